@@ -79,7 +79,7 @@ def build(dataset: str, *, lake: str, settings: Sequence[str] = (), **options: A
     Raises:
         MultilinkError: of the kind that the command ends with (`schemas.errors`).
     """
-    return _command(["build", dataset, "--lake", lake], settings, options)
+    return _summary("build", options, dataset=dataset, lake=lake, settings=settings)
 
 
 def train(dataset: str, *, lake: str, settings: Sequence[str] = (), **options: Any) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def train(dataset: str, *, lake: str, settings: Sequence[str] = (), **options: A
     Raises:
         MultilinkError: of the kind that the command ends with.
     """
-    return _command(["train", "--dataset", dataset, "--lake", lake], settings, options)
+    return _summary("train", options, dataset=dataset, lake=lake, settings=settings)
 
 
 def evaluate(model: str, dataset: str, *, lake: str, settings: Sequence[str] = (), **options: Any) -> dict[str, Any]:
@@ -110,21 +110,18 @@ def evaluate(model: str, dataset: str, *, lake: str, settings: Sequence[str] = (
     Raises:
         MultilinkError: of the kind that the command ends with.
     """
-    return _command(["evaluate", "--model", model, "--dataset", dataset, "--lake", lake], settings, options)
+    return _summary("evaluate", options, model=model, dataset=dataset, lake=lake, settings=settings)
 
 
-def _command(step: list[str], settings: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
-    """Do what a command does, in this process; its progress goes nowhere."""
-    from orchestration.project import be_quiet, remembered_store
-    from orchestration.steps import in_process
+def _summary(step: str, options: dict[str, Any], **values: Any) -> dict[str, Any]:
+    """Return the summary of a step that is done in this process; its progress goes nowhere."""
+    from orchestration.project import be_quiet
+    from orchestration.steps import from_json, summary_of
+    from schemas.project import setting
 
     be_quiet()
-    if step[0] != "build" and "tracking_uri" not in options and (store := remembered_store()):
-        options = options | {"tracking_uri": store}
-    arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    return in_process(
-        [*step, *arguments, *(part for setting in settings for part in ("--set", setting)), "--json"], lambda _: None
-    )
+    store = {} if step == "build" else {"tracking_uri": setting("tracking_uri") or None}
+    return summary_of(from_json({"step": step, "settings": store | values | options}), lambda _: None)
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,6 @@ import numpy as np
 from multilink.links import Links, Picture, picture_bytes
 from newsroom.search.reader import DocumentReader
 from orchestration.inference.documents import own_documents
-from orchestration.project import remembered_store
 from pipelines.config import recipe
 from pipelines.embedded import on_web
 from pipelines.sources.datasets.documents import read_row
@@ -30,6 +29,7 @@ from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.overrides import override
+from schemas.project import setting
 from training.data.ragged import Floats
 from training.linking.fitting import fitted
 from training.linking.links import DEFAULT_OPTIONS, LinkedDocument, LinkOptions
@@ -60,7 +60,7 @@ class Model:
         settings: Sequence[str] = (),
         options: LinkOptions = DEFAULT_OPTIONS,
     ) -> None:
-        loaded = open_model(address, tracking_uri or remembered_store())
+        loaded = open_model(address, tracking_uri or setting("tracking_uri") or None)
         self.uri = loaded.uri
         self._linker = loaded.linker(options)
         self._scratch = tempfile.TemporaryDirectory(prefix="multilink-model-")

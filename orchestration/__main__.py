@@ -1,20 +1,21 @@
 """The program `multilink`, also as `python -m orchestration`: its signals, its environment, and its exit status.
 
-Signals are heeded before anything is imported, so that Ctrl-C is one line at any moment. A command that Dagster started
-reports to it, too (`dagster/reporting.py`).
+Signals are heeded before anything is imported, so that Ctrl-C is one line at any moment. The external process of an
+asset (`dagster/external.py`) has all of it in common with a command.
 """
 
 import signal
 import sys
+from collections.abc import Callable
 
 from orchestration.interrupts import STOPPED, heed_interrupts
 
 
-def main() -> None:
-    """Run the command line and exit."""
+def main(work: Callable[..., object] | None = None) -> None:
+    """Run the command line, or some work in its place, and exit."""
     heed_interrupts()
     try:
-        status = _run()
+        status = _run(work)
     except KeyboardInterrupt:  # while what a command needs is imported
         print("multilink: stopped", file=sys.stderr)
         status = STOPPED
@@ -24,27 +25,22 @@ def main() -> None:
     sys.exit(status)
 
 
-def _run() -> int:
+def _run(work: Callable[..., object] | None) -> int:
     import gc
 
     gc.set_threshold(20_000)  # Python's own, 700, is a fifth of the processor's time of the imports from here on
 
-    from collections.abc import Iterator
-    from contextlib import contextmanager
     from pathlib import Path
 
-    from orchestration.cli import run
-    from orchestration.dagster.reporting import reported
+    from orchestration.cli import app, run
     from orchestration.project import be_quiet, recall
 
-    @contextmanager
-    def prepared() -> Iterator[None]:
+    def recalled(*arguments: object, **options: object) -> object:
         recall(Path.cwd())
-        with reported():
-            yield
+        return (work or app)(*arguments, **options)
 
     be_quiet()
-    return run(sys.argv[1:], reporting=prepared())
+    return run(sys.argv[1:], recalled)
 
 
 def _leave() -> None:

@@ -15,7 +15,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -187,9 +187,7 @@ def options(
     """Read the options that stand before a command."""
 
 
-def run(
-    arguments: Sequence[str], commands: typer.Typer = app, *, reporting: AbstractContextManager[None] | None = None
-) -> int:
+def run(arguments: Sequence[str], commands: Callable[..., object] = app) -> int:
     """Run one command and return its exit status; an expected error is printed on standard error.
 
     With `--json` among the arguments it is the last line of standard output, too, unless a summary is: a refusal of the
@@ -197,16 +195,14 @@ def run(
 
     Args:
         arguments: of the command line.
-        commands: the tree.
-        reporting: open while the command runs; its errors pass through it.
+        commands: the tree, or what is done in its place.
     """
     INTERRUPTS.clear()
     _SUMMARISED.clear()
     try:
-        with reporting or nullcontext():
-            status = commands(list(arguments), prog_name="multilink", standalone_mode=False)
-            if status == STOPPED:
-                raise KeyboardInterrupt
+        status = commands(list(arguments), prog_name="multilink", standalone_mode=False)
+        if status == STOPPED:
+            raise KeyboardInterrupt
     except (Exception, KeyboardInterrupt) as problem:
         message, status = _explained(problem, arguments)
         if "--json" in arguments and not _SUMMARISED.is_set():

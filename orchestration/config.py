@@ -24,14 +24,13 @@ from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 from zoneinfo import available_timezones
 
 import yaml
 from cronsim import CronSim, CronSimError
 from msgspec import Meta
 
-from pipelines.config import datasets, recipe
 from pipelines.settings import Runner
 from schemas import configs
 from schemas.configs import (
@@ -39,7 +38,6 @@ from schemas.configs import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    Share,
     pick,
     require,
     restore,
@@ -49,6 +47,10 @@ from schemas.errors import ConfigError, NotFoundError
 from schemas.overrides import override
 from schemas.plugins import OBJECTIVES, canonical_names
 from training import recipes as train_recipes
+
+if TYPE_CHECKING:
+    from training.linking.links import LinkOptions
+    from training.metrics.relations import RefineConfig
 
 SETTINGS_VARIABLE = "MULTILINK_SETTINGS"
 PAGE_VARIABLE = "MULTILINK_MLFLOW_PAGE"
@@ -89,6 +91,8 @@ class DatasetSettings:
     policy: str = ""
 
     def __post_init__(self) -> None:
+        from pipelines.config import recipe  # with every source, which few commands need
+
         override(recipe(self.name, self.recipe or None), self.settings)
         pick(train_recipes.RECIPES, self.train_recipe, what="recipe")
         field = f"datasets.{self.name}.objectives"
@@ -170,19 +174,23 @@ class RaySettings(configs.Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinksSettings(configs.Settings):
-    """How new versions are linked, as `multilink link` takes it.
+    """How documents are linked, as `multilink link` takes it.
 
     Attributes:
         precision: to reach: less similar links are left out; null: none are.
         refine_below: similarities of texts whose two largest differ by less are refined, of models that predict
             relations; null: none are.
-        refine_weight: of that refinement; null: the command's.
+        refine_weight: of that refinement; null: the paper's.
+        fit: whether documents of other data choose the weights of the model's steps.
+        calibration: file of one, relative to the settings file; empty: the model's own.
     """
 
     part: ClassVar[str] = "links"
-    precision: Share | None = None
-    refine_below: PositiveFloat | None = None
-    refine_weight: PositiveFloat | None = None
+    precision: Annotated[float, Meta(ge=0, le=1)] | None = None
+    refine_below: NonNegativeFloat | None = None
+    refine_weight: NonNegativeFloat | None = None
+    fit: bool = True
+    calibration: str = ""
 
     def __post_init__(self) -> None:
         configs.Settings.__post_init__(self)
@@ -190,11 +198,27 @@ class LinksSettings(configs.Settings):
         rule = "needs links.refine_below"
         require(is_used, field="links.refine_weight", value=self.refine_weight, rule=rule)
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Return them as options of the command line."""
-        given = {"precision": self.precision, "refine-below": self.refine_below, "refine-weight": self.refine_weight}
-        return tuple(part for name, value in given.items() if value for part in (f"--{name}", f"{value:g}"))
+    def refine(self) -> RefineConfig | None:
+        """Return the refinement by relations, where there is one."""
+        if self.refine_below is None:
+            return None
+        from training.metrics.relations import WEIGHT, RefineConfig
+
+        return RefineConfig(
+            below=self.refine_below, weight=WEIGHT if self.refine_weight is None else self.refine_weight
+        )
+
+    def options(self) -> LinkOptions:
+        """Return the linker's options.
+
+        Raises:
+            IntegrityError: the file holds no calibration.
+        """
+        from training.linking.links import LinkOptions
+        from training.metrics.calibration import read_calibration
+
+        calibration = read_calibration(Path(self.calibration)) if self.calibration else None
+        return LinkOptions(precision=self.precision, refine=self.refine(), fit=self.fit, calibration=calibration)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +253,12 @@ class RetrySettings(configs.Settings):
     delay_s: NonNegativeFloat = 30.0
 
 
+def _every_dataset() -> tuple[DatasetSettings, ...]:
+    from pipelines.config import datasets
+
+    return tuple(DatasetSettings(name=name) for name in datasets())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(configs.Settings):
     """Everything the definitions are made of.
@@ -253,9 +283,7 @@ class Settings(configs.Settings):
     lake: str = "lake"
     tracking_uri: str = ""
     mlflow_page: str = ""
-    datasets: tuple[DatasetSettings, ...] = field(
-        default_factory=lambda: tuple(DatasetSettings(name=name) for name in datasets())
-    )
+    datasets: tuple[DatasetSettings, ...] = field(default_factory=_every_dataset)
     beam: BeamSettings = field(default_factory=BeamSettings)
     ray: RaySettings = field(default_factory=RaySettings)
     links: LinksSettings = field(default_factory=LinksSettings)
@@ -303,9 +331,10 @@ class Settings(configs.Settings):
             return str((folder / given).absolute()) if given else ""
 
         made = (dataclasses.replace(each, policy=path(each.policy)) for each in self.datasets)
+        links = dataclasses.replace(self.links, calibration=path(self.links.calibration))
         lake = self.lake if "://" in self.lake else str((folder / self.lake).absolute())
         tracking = self.tracking_uri or f"sqlite:///{path('mlflow.db')}"
-        return dataclasses.replace(self, lake=lake, tracking_uri=tracking, datasets=tuple(made))
+        return dataclasses.replace(self, lake=lake, tracking_uri=tracking, datasets=tuple(made), links=links)
 
 
 def load_settings(environment: Mapping[str, str]) -> Settings:

@@ -103,15 +103,6 @@ def recall(directory: Path, environment: MutableMapping[str, str] = os.environ) 
             environment[VARIABLES[name]] = str(value).lower() if isinstance(value, bool) else value
 
 
-def remembered_store() -> str | None:
-    """Return the address of runs and models, from the environment or the project file here; None: neither has one.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    return setting("tracking_uri") or None
-
-
 def _relative(path: str, directory: Path) -> str:
     """Return a path relative to a directory that holds it; another, or a URI, as it is."""
     inside = "://" not in path and Path(path).is_relative_to(directory)

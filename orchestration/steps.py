@@ -1,209 +1,298 @@
-"""The steps from sources to links, each as the arguments of a `multilink` command; what is done is not repeated.
+"""The steps from sources to links: functions with typed settings, which commands, the demo and Dagster's assets call.
 
-A step is a list of arguments, so that it can run in this process, in another, or on a cluster, and its result is the
-summary that the command prints with `--json`. Dagster's assets and the demo call the same steps: the demo in its own
-process, Dagster through Pipes (`dagster/pipes.py`).
+The settings of a step are its keyword parameters, with the meanings of the command's options of those names. A step
+that is not done yet is a `functools.partial`. Another process is given it as JSON (`as_json`, `from_json`): the types
+of the parameters are checked there.
+
+Every step raises a `MultilinkError` of the kind that its command ends with. Importing this imports no library that a
+step is done with.
 """
 
-from __future__ import annotations
-
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestration.config import DatasetSettings, RayWhere, Settings
-from schemas.console import Say, captured_by
-from schemas.errors import GateError, NotFoundError, as_arguments
+from orchestration.config import LinksSettings
+from pipelines.settings import Runner
+from schemas.configs import coerce, unknown_key
+from schemas.console import Say, as_mapping
+from schemas.documents import Split
+from schemas.errors import ConfigError, GateError, IntegrityError, UsageError
 from schemas.lake import Lake
+from schemas.overrides import override
+from schemas.versions import plain
 
 if TYPE_CHECKING:
-    from training.promotions.record import ModelVersion, Record
+    from newsroom.archive.build import BuiltIndex
+    from pipelines.run import BuildSummary
+    from training.evaluation.studies import ModelComparison
+    from training.linking.versions import LinkedVersion
+    from training.mlflow.promotion import Promotion
+    from training.mlflow.tracked_training import TrainSummary
+    from training.workflows.evaluate import EvaluateSummary
 
-Step = Sequence[str]
-Summary = dict[str, Any]
+FINAL = (UsageError, GateError, IntegrityError)  # another attempt is of no use: a person has to act
+Settings = tuple[str, ...]  # KEY=VALUE each
+Step = partial[Any]  # a function of this module with its settings; it takes what shows a line of progress
 
 
-def in_process(step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summary:
-    """Do a step here: the command line's own parser is called.
+def build(
+    say: Say,
+    *,
+    dataset: str,
+    lake: str,
+    recipe: str = "",
+    settings: Settings = (),
+    runner: Runner = Runner.LOCAL,
+    workers: int = 1,
+    beam_options: tuple[str, ...] = (),
+    ask_again: bool = False,
+    ask_again_all: bool = False,
+) -> "BuildSummary":
+    """Build a version of a data set, or reuse the one that the same inputs gave before."""
+    from pipelines import config
+
+    asked = override(config.recipe(dataset, recipe or None), settings)
+    if ask_again_all:
+        asked = replace(asked, http=replace(asked.http, ask_again_before=time.time()))
+    from pipelines.run import build_dataset
+
+    return build_dataset(
+        asked,
+        lake=Lake.at(lake),
+        runner=runner,
+        workers=workers,
+        beam_options=beam_options,
+        ask_again=ask_again or ask_again_all,
+        say=say,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """A model, and its evaluation where it was evaluated."""
+
+    summary: "TrainSummary"
+    evaluation: "EvaluateSummary | None"
+
+    def to_json(self) -> dict[str, Any]:
+        return self.summary.to_json() | {"evaluation": self.evaluation}
+
+
+def train(
+    say: Say,
+    *,
+    lake: str,
+    dataset: str | None = None,
+    recipe: str | None = None,
+    settings: Settings = (),
+    workers: int = 1,
+    resume: str | None = None,
+    reuse: bool = False,
+    with_report: bool = True,
+    tracking_uri: str | None = None,
+) -> Trained:
+    """Train on a data set version, log the run, and register the model as challenger."""
+    from training.mlflow.tracked_training import run_train
+
+    summary = run_train(
+        lake=lake,
+        dataset=dataset,
+        recipe=recipe,
+        overrides=settings,
+        workers=workers,
+        resume=resume,
+        reuse=reuse,
+        tracking=tracking_uri,
+        say=say,
+    )
+    if not with_report:
+        return Trained(summary=summary, evaluation=None)
+    from training.workflows.report import run_training_report
+
+    evaluation = run_training_report(summary, lake=lake, tracking=tracking_uri, say=say)
+    return Trained(summary=summary, evaluation=evaluation)
+
+
+def evaluate(
+    say: Say,
+    *,
+    model: str,
+    dataset: str,
+    lake: str,
+    split: Split = Split.TEST,
+    settings: Settings = (),
+    with_baselines: bool = True,
+    needs_links: bool = False,
+    report: str = "",
+    workers: int = 1,
+    tracking_uri: str | None = None,
+) -> "EvaluateSummary":
+    """Score a model on a split of a data set version; with a folder, write the HTML report there, too."""
+    from training.evaluation.evaluate import STANDARD_CONFIG
+    from training.workflows.evaluate import run_evaluate
+    from training.workflows.report import run_report
+    from training.workflows.workers import by_workers
+
+    with by_workers(workers):
+        summary = run_evaluate(
+            model=model,
+            dataset=dataset,
+            lake=lake,
+            split=split,
+            tracking=tracking_uri,
+            config=override(STANDARD_CONFIG, settings),
+            with_baselines=with_baselines,
+            needs_links=needs_links,
+            say=say,
+        )
+    if not report:
+        return summary
+    path = str(run_report(summary, Path(report), lake=lake, tracking=tracking_uri))
+    return replace(summary, notes=(*summary.notes, f"report: {path}"), values={**summary.values, "report": path})
+
+
+def compare(
+    say: Say,
+    *,
+    models: tuple[str, ...],
+    lake: str,
+    dataset: str | None = None,
+    split: Split = Split.TEST,
+    workers: int = 1,
+    tracking_uri: str | None = None,
+) -> "ModelComparison":
+    """Compare models, or baselines by name, with the first one, document by document."""
+    from training.workflows.studies import run_compare
+    from training.workflows.workers import by_workers
+
+    with by_workers(workers):
+        return run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking_uri, say=say)
+
+
+def promote(
+    say: Say,
+    *,
+    model: str,
+    version: str,
+    policy: str = "",
+    dataset: str | None = None,
+    is_dry_run: bool = False,
+    lake: str = "",
+    store: str = "",
+    workers: int = 1,
+    tracking_uri: str | None = None,
+) -> "Promotion":
+    """Make a version the champion if the policy allows it; a refusal is a result."""
+    from training.mlflow.policy import read_policy
+
+    rules = read_policy(Path(policy) if policy else None)
+    from newsroom.decisions.comparison import preferred_by_editors
+    from training.mlflow import promotion
+    from training.mlflow.loading import open_registry
+    from training.workflows.workers import by_workers
+
+    with by_workers(workers):
+        return promotion.promote(
+            open_registry(tracking_uri, [f"models:/{model}"]),
+            model,
+            version,
+            lake=Lake.at(lake) if lake else None,
+            dataset=dataset,
+            policy=rules,
+            preferred=preferred_by_editors(store),
+            is_dry_run=is_dry_run,
+            say=say,
+        )
+
+
+def link(
+    say: Say,
+    *,
+    dataset: str,
+    lake: str,
+    output: str,
+    model: str | None = None,
+    splits: tuple[str, ...] = (),
+    links: LinksSettings | None = None,
+    workers: int = 1,
+    tracking_uri: str | None = None,
+) -> "LinkedVersion":
+    """Link the documents of a data set version; shards that were linked before are reused."""
+    options = (links or LinksSettings()).options()
+    from training.mlflow.loading import open_model
+    from training.workflows.link import run_link_version
+    from training.workflows.workers import by_workers
+
+    loaded = open_model(model, tracking_uri, dataset=dataset)
+    with by_workers(workers):
+        return run_link_version(loaded, Lake.at(lake), dataset, output, splits=splits, options=options, say=say)
+
+
+def index(
+    say: Say,
+    *,
+    lake: str,
+    model: str | None = None,
+    dataset: str = "",
+    pictures: str | None = None,
+    settings: Settings = (),
+    workers: int = 1,
+    tracking_uri: str | None = None,
+) -> "BuiltIndex":
+    """Make the pictures of a data set version, or of an archive that is built first, searchable by a model."""
+    from newsroom.archive.build import build_index
+    from training.mlflow.loading import open_model
+    from training.promotions.keys import accepts_index, sign_index
+    from training.workflows.workers import by_workers
+
+    home, loaded = Lake.at(lake), open_model(model, tracking_uri, dataset=dataset)
+    if pictures is not None:
+        from orchestration.inference.corpora import build_archive
+
+        dataset = build_archive(loaded.model.card.data, pictures, settings, lake=home, say=say)
+    with by_workers(workers):
+        return build_index(
+            loaded.model,
+            home,
+            dataset,
+            uri=loaded.uri,
+            name=loaded.index_name,
+            save=loaded.write,
+            sign=sign_index,
+            accepts=accepts_index,
+            say=say,
+        )
+
+
+_STEPS = {each.__name__: each for each in (build, train, evaluate, compare, promote, link, index)}
+
+
+def summary_of(step: Step, say: Say) -> dict[str, Any]:
+    """Do a step and return what its command prints with `--json`."""
+    made: dict[str, Any] = json.loads(json.dumps(as_mapping(step(say)), default=as_mapping))
+    return made
+
+
+def as_json(step: Step) -> dict[str, Any]:
+    """Return a step as values of JSON, which `from_json` reads."""
+    return {"step": step.func.__name__, "settings": {name: plain(value) for name, value in step.keywords.items()}}
+
+
+def from_json(values: Mapping[str, Any]) -> Step:
+    """Return the step whose `as_json` the values are.
 
     Raises:
-        MultilinkError: of the kind that the command ends with.
+        ConfigError: a setting is unknown, or has another type.
     """
-    from orchestration.cli import app
-    from orchestration.interrupts import STOPPED
-
-    with captured_by(say) as summaries:
-        try:
-            if app(list(step), prog_name="multilink", standalone_mode=False) == STOPPED:
-                raise KeyboardInterrupt
-        except GateError:
-            if not (summaries and is_decision(summaries[-1])):
-                raise
-    return summaries[-1]
-
-
-def is_decision(summary: Summary) -> bool:
-    """Return whether a summary is a decision of the gate: a refusal ends the command with an error, and is a result."""
-    return "is_promoted" in summary
-
-
-@dataclass(frozen=True, kw_only=True)
-class Steps:
-    """The steps that settings describe: their lake, their MLflow store, and where Beam and Ray run.
-
-    Attributes:
-        settings: what they are composed of.
-        run: does a step at a place, reports its progress, and returns its summary.
-    """
-
-    settings: Settings
-    run: Callable[[Step, Say, RayWhere], Summary] = in_process
-
-    def build(self, dataset: DatasetSettings, addresses: Sequence[str] = (), *, say: Say) -> Summary:
-        """Build a version of a data set, or reuse the one that the same inputs gave before.
-
-        `addresses` are settings with the addresses of a recorded web, in place of the real one.
-        """
-        beam = self.settings.beam
-        recipe_ = ["--recipe", dataset.recipe] if dataset.recipe else []
-        where = ["--lake", self.settings.lake, "--runner", beam.runner, "--workers", str(beam.workers)]
-        options = ["--", *beam.options] if beam.options else []
-        set_ = _set(*addresses, *dataset.settings)
-        return self._run_here(["build", dataset.name, *where, *recipe_, *set_, "--json", *options], say)
-
-    def train(self, dataset: DatasetSettings, version: str, objective: str, *, say: Say) -> Summary:
-        """Train on a data set version and register the model as challenger; it is judged by a step of its own.
-
-        A model that the same settings gave before is reused, a run of them that was stopped is continued, and one that
-        another process trains is waited for.
-        """
-        settings = ["--recipe", dataset.recipe_of(objective), *_set(*dataset.training_of(objective))]
-        where = ["--dataset", f"{dataset.name}@{version}", *self._stores(), *self._workers()]
-        step = ["train", *where, "--reuse", "--no-report", *settings, "--json"]
-        return self.run(step, say, self.settings.ray.where)
-
-    def evaluate(self, model: str, reference: str, *, report: str, say: Say) -> Summary:
-        """Score a model on the test split of a data set version, and draw the HTML report in the folder `report`."""
-        where = ["--dataset", reference, *self._stores(), *self._workers_here(), "--report", report]
-        return self._run_here(["evaluate", "--model", model, *where, "--json"], say)
-
-    def compare(self, model: str, other: str, reference: str, *, say: Say) -> Summary:
-        """Compare a model with another, document by document, on the validation split."""
-        where = ["--dataset", reference, *self._stores(), *self._workers_here(), "--split", "val"]
-        return self._run_here(["compare", other, model, *where, "--json"], say)
-
-    def promote(self, model: str, version: str, *, policy: str = "", say: Say) -> Summary:
-        """Decide whether a version becomes the champion, move the alias if so, and return the decision.
-
-        `policy` is a file of the gate's settings; empty: the standard ones.
-        """
-        where = [*self._stores(), *self._workers_here(), *(["--policy", policy] if policy else [])]
-        return self._run_here(["promote", "--model", model, "--version", version, *where, "--json"], say)
-
-    def link(self, name: str, reference: str, *, champion: str | None = None, say: Say) -> Summary:
-        """Link every document of a data set version with a model's champion; the summary is empty where there is none.
-
-        Shards that were linked before are reused. A caller that knows the champion's version names it.
-        """
-        champion = champion or self._champion(name)
-        if champion is None:
-            return {}
-        dataset, _, version = reference.partition("@")
-        output = Lake.at(self.settings.lake).links(dataset, version, name, champion).uri
-        where = ["--dataset", reference, *self._stores(), *self._workers(), "--output", output]
-        where += self.settings.links.options
-        step = ["link", "--model", f"models:/{name}/{champion}", *where, "--json"]
-        return self.run(step, say, self.settings.ray.where) | {"model_version": champion}
-
-    def index(self, name: str, reference: str, *, champion: str | None = None, say: Say) -> Summary:
-        """Make the pictures of a data set version searchable by a model's champion; arguments as of `link`."""
-        champion = champion or self._champion(name)
-        if champion is None:
-            return {}
-        where = ["--dataset", reference, *self._stores(), *self._workers()]
-        step = ["index", "--model", f"models:/{name}/{champion}", *where, "--json"]
-        return self.run(step, say, self.settings.ray.where) | {"model_version": champion}
-
-    def _champion(self, name: str) -> str | None:
-        """Return the number of the champion of a registered model, whose name is in full; None where there is none."""
-        record = self._record(name)
-        return None if record is None or not record.is_there(record.champion or "") else record.champion
-
-    def standing(self, dataset: str, objective: str) -> dict[str, str]:
-        """Return the champion of a model, and who approved its challenger; empty: nobody.
-
-        Raises:
-            MultilinkError: as of `training.mlflow.champions.align`, which also corrects aliases: who stated something
-                may have been killed right after it.
-        """
-        name = registered_name(dataset, objective)
-        record = self._record(name)
-        if record is None:
-            return {}
-        challenger = record.model.aliases.get("challenger", "")
-        names = ", ".join(dict.fromkeys(each.by for each in record.approvals(challenger)))
-        return {"champion": self._champion(name) or "", "approvals": names and f"{challenger}: {names}"}
-
-    def _record(self, name: str) -> Record | None:
-        """Return the record of promotions of a model; None where there is no such model."""
-        from training.mlflow.champions import align
-
-        try:
-            return align(self.client(), name)
-        except NotFoundError:
-            return None
-
-    def client(self) -> Any:
-        """Return an `MlflowClient` of the store."""
-        from training.mlflow.runs import open_tracking
-
-        return open_tracking(self.settings.tracking_uri)
-
-    def model_of(self, dataset: str, version: str, objective: str) -> ModelVersion | None:
-        """Return the newest model of an objective that was trained on a data set version, or None."""
-        from training.mlflow.registry import versions
-
-        name = registered_name(dataset, objective)
-        return next(iter(versions(self.client(), name=name, dataset_version=version)), None)
-
-    def run_address(self, run_id: str, artifact: str = "") -> str:
-        """Return the page of a run, or of a file of it; its address `runs:/` where there is no page."""
-        from training.mlflow.runs import run_page
-
-        page = self.settings.mlflow_page
-        return run_page(self.client(), page, run_id, artifact) if page else f"runs:/{run_id}/{artifact}".rstrip("/")
-
-    def _stores(self) -> list[str]:
-        """Return the options of a step that name lake and store; a store with credentials is in the environment alone.
-
-        There the processes of this machine find it; jobs of a cluster have their own. Arguments are in lists of
-        processes and jobs, and in manifests.
-        """
-        os.environ["MLFLOW_TRACKING_URI"] = self.settings.tracking_uri
-        return ["--lake", self.settings.lake, *as_arguments("--tracking-uri", self.settings.tracking_uri)]
-
-    def _workers(self) -> list[str]:
-        return ["--workers", str(self.settings.ray.workers)]
-
-    def _workers_here(self) -> list[str]:
-        """Return the workers of a step of this machine, if it drives them: a cluster for seconds of work is not made.
-
-        What is judged is a sample, and who promotes signs with a key of this machine.
-        """
-        return self._workers() if self.settings.ray.where is RayWhere.SUBPROCESS else []
-
-    def _run_here(self, step: list[str], say: Say) -> Summary:
-        """Do a step that takes seconds, or drives a Beam cluster: on this machine, wherever Ray is."""
-        return self.run(step, say, RayWhere.SUBPROCESS)
-
-
-def registered_name(dataset: str, objective: str) -> str:
-    """Return the name that models of a data set and an objective are registered under."""
-    from training.mlflow.stored import model_name
-
-    return model_name(dataset, objective)
-
-
-def _set(*settings: str) -> list[str]:
-    return [part for setting in settings for part in ("--set", setting)]
+    function, known = _STEPS[values["step"]], signature(_STEPS[values["step"]]).parameters
+    for name in values["settings"]:
+        if name not in known:
+            raise ConfigError(unknown_key(name, known))
+    settings = {name: coerce(value, known[name].annotation, key=name) for name, value in values["settings"].items()}
+    return partial(function, **settings)

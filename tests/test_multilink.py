@@ -21,7 +21,7 @@ import torch
 from PIL import Image, ImageDraw
 
 import multilink
-from orchestration.steps import in_process
+from orchestration.inference.documents import link_file
 from schemas.errors import UsageError
 from schemas.links import PredictedLink
 
@@ -76,8 +76,7 @@ def test_a_model_links_raw_texts_and_pictures_as_the_command_does(
     record = json.loads((workspace / "documents.jsonl").read_text().splitlines()[0])
     store, output = f"sqlite:///{workspace}/mlflow.db", workspace / "links.parquet"
     (workspace / "one.jsonl").write_text(json.dumps(record) + "\n")
-    files = ["--input", str(workspace / "one.jsonl"), "--output", str(output), "--tracking-uri", store]
-    in_process(["link", "--model", trained[name], *files, "--json"], print)
+    link_file(trained[name], str(workspace / "one.jsonl"), output, tracking=store, say=print)
     expected = {(row["sentence"], row["image"]): row["similarity"] for row in pq.read_table(output).to_pylist()}
     paths = [workspace / image["path"] for image in record["images"]]
     with multilink.load(trained[name], tracking_uri=store) as model:
@@ -120,7 +119,7 @@ def test_class_names_link_with_nothing_built_trained_or_registered(
     assert (of_file.document, [(link.sentence, link.image) for link in of_file]) == ("a#1", list(links))
     assert np.isnan(matrix[0]).all() and np.isnan(matrix[:, 1]).all()
     assert all(matrix[pair] == pytest.approx(similarity) for pair, similarity in links.items())
-    in_process(["link", "--model", "class-names", "--input", "new.jsonl", "--output", "links.parquet", "--json"], print)
+    link_file("class-names", "new.jsonl", tmp_path / "links.parquet", say=print)
     rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
     assert {(row["sentence"], row["image"]): row["similarity"] for row in rows} == pytest.approx(links, abs=1e-6)
     assert {path.name for path in tmp_path.iterdir()} == {

@@ -285,12 +285,20 @@ def labelled_rows(
 
     An image that a document has twice is known by its first place.
     """
+    places = pictures_of(frame, answers, links, manifest, folder)
+    return {picture: row for row, picture in reversed(places.items())}
+
+
+def pictures_of(
+    frame: Frame, answers: Sequence[Decision], links: LinkSet, manifest: Manifest, folder: Folder
+) -> dict[int, tuple[str, str]]:
+    """Return row of the frame -> document and content hash, of all images of documents that have an answer."""
     named = {each.document for each in answers}
     own = [row for row, name in enumerate(frame.documents) if name in named]
     return {
-        (document.drawn.id, image): int(frame.starts[row]) + place
+        int(frame.starts[row]) + place: (document.drawn.id, image)
         for row, document in zip(own, linked_documents(links, manifest, folder, own), strict=True)
-        for place, image in reversed(list(enumerate(document.images)))
+        for place, image in enumerate(document.images)
     }
 
 

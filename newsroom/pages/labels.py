@@ -13,7 +13,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from newsroom.decisions.records import MAX_WHO, Action, Decision
-from newsroom.labels.label_sample import Frame, drawn_images, frame_of, label_of, labelled_rows, sample_of
+from newsroom.labels.label_sample import Frame, drawn_images, frame_of, label_of, pictures_of, sample_of
 from newsroom.labels.linked import DrawnDocument, LinkSet, find_links, link_sets, linked_documents
 from newsroom.labels.rows import find_documents, rows_at
 from newsroom.pages.rendering import address, page
@@ -50,8 +50,9 @@ def label(
     frame, who = frame_of(links), _who(request, by)
     rows = drawn_images(frame, count, seed)
     answers = [each for each in shared.decisions.decisions(article=sample_of(links, seed)) if each.who == who]
-    known = labelled_rows(frame, answers, links, manifest, folder)
-    answered = {known[each.document, each.image]: each for each in answers}
+    of_picture = {(each.document, each.image): each for each in answers}
+    pictures = pictures_of(frame, answers, links, manifest, folder)
+    answered = {row: of_picture[each] for row, each in pictures.items() if each in of_picture}
     left = [each for each in rows if each not in answered]
     at = row if row in rows else next(iter(left), None)
     shown: Shown | None = None

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.documents import UNDETERMINED
+from orchestration.steps import index
+from schemas.documents import UNDETERMINED, Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 
@@ -44,28 +45,16 @@ def index_command(
         raise UsageError("--set works only with --pictures; the features of a data set are in its shards")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
-    from newsroom.archive.build import build_index
-    from training.mlflow.loading import open_model
-    from training.promotions.keys import accepts_index, sign_index
-    from training.workflows.workers import by_workers
-
-    home, loaded = Lake.at(lake), open_model(model, tracking, dataset=dataset or "")
-    if pictures is not None:
-        from orchestration.inference.corpora import build_archive
-
-        dataset = build_archive(loaded.model.card.data, pictures, settings or [], lake=home, say=say)
-    with by_workers(workers):
-        made = build_index(
-            loaded.model,
-            home,
-            dataset or "",
-            uri=loaded.uri,
-            name=loaded.index_name,
-            save=loaded.write,
-            sign=sign_index,
-            accepts=accepts_index,
-            say=say,
-        )
+    made = index(
+        say,
+        lake=lake,
+        model=model,
+        dataset=dataset or "",
+        pictures=pictures,
+        settings=tuple(settings or ()),
+        workers=workers,
+        tracking_uri=tracking,
+    )
     yield made.lines(), made
 
 
@@ -126,7 +115,7 @@ def search_command(
 def evaluate_search_command(
     index_path: options.IndexPath,
     lake: options.LakePath,
-    split: options.Split = "test",
+    split: options.Split = Split.TEST,
     output: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write evaluation.parquet, and run.txt and qrels.txt for trec_eval."),

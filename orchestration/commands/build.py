@@ -1,15 +1,10 @@
-import time
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
-from pipelines.config import recipe as recipe_of
+from orchestration.steps import build
 from pipelines.settings import Runner
-from schemas.configs import pick
-from schemas.lake import Lake
-from schemas.overrides import override
 
 
 def build_command(
@@ -20,7 +15,7 @@ def build_command(
     ] = None,
     recipe: Annotated[str | None, typer.Option(help="Named build; the data set's own by default.")] = None,
     settings: options.Settings = None,
-    runner: Annotated[str, typer.Option(help="local, portable, flink, spark or dataflow.")] = "local",
+    runner: Annotated[Runner, typer.Option(help="Where Beam runs.")] = Runner.LOCAL,
     workers: Annotated[int, typer.Option(help="Worker processes (local and portable).")] = 1,
     *,
     ask_again: Annotated[bool, typer.Option(help="Repeat requests that failed temporarily; reuse no version.")] = False,
@@ -35,18 +30,18 @@ def build_command(
     A second run fetches nothing again and writes the same bytes; refusals of hosts are remembered for days. Options
     of Beam follow after `--`.
     """
-    config = override(recipe_of(dataset, recipe), settings or [])
-    if ask_again_all:
-        config = replace(config, http=replace(config.http, ask_again_before=time.time()))
-    from pipelines.run import build_dataset, summary_lines
-
-    summary = build_dataset(
-        config,
-        lake=Lake.at(lake),
-        runner=pick({str(each): each for each in Runner}, runner, what="runner"),
+    summary = build(
+        say,
+        dataset=dataset,
+        recipe=recipe or "",
+        settings=tuple(settings or ()),
+        lake=lake,
+        runner=runner,
         workers=workers,
-        beam_options=beam_options or (),
-        ask_again=ask_again or ask_again_all,
-        say=say,
+        beam_options=tuple(beam_options or ()),
+        ask_again=ask_again,
+        ask_again_all=ask_again_all,
     )
+    from pipelines.run import summary_lines
+
     yield summary_lines(summary), summary

@@ -88,14 +88,13 @@ def overlap_command(first: options.Reference, second: options.Reference, lake: o
 
 def failures_command(
     version: options.Version,
-    reason: Annotated[str | None, typer.Option(help="Only those of one reason (low-score, not-found ...).")] = None,
-    stage: Annotated[str | None, typer.Option(help="Only those of one stage (sources, images ...).")] = None,
+    reason: Annotated[
+        Reason | None, typer.Option(metavar="REASON", help="Only those of one, such as not-found.")
+    ] = None,
+    stage: Annotated[Stage | None, typer.Option(metavar="STAGE", help="Only those of one, such as images.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of rows to print at most.")] = 100,
 ) -> options.Summaries:
     """Print the records that a build rejected or could not process, one a row: stage, reason, record, message."""
-    for option, value, known in (("--reason", reason, [*Reason]), ("--stage", stage, [*Stage])):
-        if value is not None and value not in known:
-            raise UsageError(f"{option} {value}: expected one of {', '.join(known)}")
     _, manifest, folder = version()
     rows, total = failure_rows(manifest, folder, reason=reason, stage=stage, limit=limit)
     lines = [

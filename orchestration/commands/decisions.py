@@ -52,11 +52,7 @@ def export_command(
     output: Annotated[str, typer.Option(metavar="DIR", help="Folder for documents.jsonl and the pictures.")],
     store: options.Store = "",
     split: Annotated[
-        str | None,
-        typer.Option(
-            callback=options.known_split,
-            help="Put all documents into train, val or test; by default the build divides them.",
-        ),
+        Split | None, typer.Option(help="Put all documents into this split; by default the build divides them.")
     ] = None,
     as_pairs: Annotated[
         bool,
@@ -72,8 +68,7 @@ def export_command(
     from newsroom.decisions.log import opened_log
 
     with opened_log(lake, store) as log:
-        chosen = None if split is None else Split(split)
-        made = export(log, Lake.at(lake), Folder(output), split=chosen, as_pairs=as_pairs)
+        made = export(log, Lake.at(lake), Folder(output), split=split, as_pairs=as_pairs)
     arguments = made.build_arguments(lake)
     left_out = ", ".join(f"{reason} {count}" for reason, count in made.left_out.items())
     of_articles = f"{counted(made.articles, 'article')}, {counted(made.documents, 'corrected document')}"

@@ -5,11 +5,13 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
+from orchestration.steps import evaluate
+from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.overrides import override
 
 Scores = Annotated[
-    Path | None, typer.Option(metavar="FILE", callback=options.existing_file, help="Score matrices: JSON Lines.")
+    Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Score matrices: JSON Lines.")
 ]
 CalibrationOutput = Annotated[
     Path | None,
@@ -31,7 +33,7 @@ EvaluateSettings = Annotated[
 def evaluate_command(
     model: Annotated[str | None, typer.Option(help=f"{options.ADDRESSES}.")] = None,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION.")] = None,
-    split: options.Split = "test",
+    split: options.Split = Split.TEST,
     lake: options.LakePath = "",
     report: options.Report = None,
     scores: Scores = None,
@@ -59,58 +61,50 @@ def evaluate_command(
     With --scores, a file is scored: a line of JSON each, {"id", "scores": [[...]], "links": [[text, image], ...]}.
     """
     given = {"--model": model, "--dataset": dataset, "--lake": lake, "--scores": scores, "--report": report}
-    given |= {"--calibration": calibration}
-    _check_options(given, baseline=baseline, settings=settings)
+    _check_options(given | {"--calibration": calibration, "--baseline": baseline, "--set": settings})
     reference = "" if scores is not None else options.known_dataset(lake, dataset or "")
-    from training.evaluation.evaluate import STANDARD_CONFIG
-    from training.workflows.evaluate import run_baseline, run_evaluate, run_evaluate_scores
-    from training.workflows.report import run_report
-    from training.workflows.workers import by_workers
-
-    config = override(STANDARD_CONFIG, settings or [])
-    if baseline is not None:
-        summary = run_baseline(baseline=baseline, dataset=reference, lake=lake, split=split, config=config)
-    elif scores is not None:
-        summary = run_evaluate_scores(scores)
-    else:
-        with by_workers(workers):
-            summary = run_evaluate(
-                model=model or "", dataset=reference, lake=lake, split=split, tracking=tracking, config=config,
-                with_baselines=with_baselines, say=say,
-            )  # fmt: skip
+    if scores is None and baseline is None:
+        summary = evaluate(
+            say,
+            model=model or "",
+            dataset=reference,
+            lake=lake,
+            split=split,
+            settings=tuple(settings or ()),
+            with_baselines=with_baselines,
+            report=str(report or ""),
+            workers=workers,
+            tracking_uri=tracking,
+        )
         if calibration is not None:
             summary.write_calibration(calibration)
-    if report is None:
         yield summary.lines(), summary
+        return
+    from training.evaluation.evaluate import STANDARD_CONFIG
+    from training.workflows.evaluate import run_baseline, run_evaluate_scores
+
+    if scores is not None:
+        summary = run_evaluate_scores(scores)
     else:
-        yield options.with_file(summary.lines(), summary, run_report(summary, report, lake=lake, tracking=tracking))
+        config = override(STANDARD_CONFIG, settings or [])
+        summary = run_baseline(baseline=baseline or "", dataset=reference, lake=lake, split=split, config=config)
+    yield summary.lines(), summary
 
 
-def _check_options(given: Mapping[str, object], *, baseline: str | None, settings: list[str] | None) -> None:
-    """Raise a UsageError where options do not go together."""
-    if settings and given["--scores"] is not None:
-        raise UsageError(
-            "--set: expected no --scores; settings of baselines and retrieval do not apply to a file of scores"
-        )
-    if baseline is not None:
-        _check(
-            "--baseline",
-            given,
-            needed=["--dataset", "--lake"],
-            refused=["--model", "--scores", "--report", "--calibration"],
-        )
-    elif given["--scores"] is not None:
-        _check("--scores", given, refused=["--model", "--dataset", "--report", "--calibration"])
-    else:
-        _check("", given, needed=["--model", "--dataset", "--lake"])
+# Of which mode -> the options that it needs, and those that it refuses.
+_MODES: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "--baseline": (["--dataset", "--lake"], ["--model", "--scores", "--report", "--calibration"]),
+    "--scores": ([], ["--model", "--dataset", "--report", "--calibration", "--set"]),
+    "": (["--model", "--dataset", "--lake"], []),
+}
 
 
-def _check(
-    option: str, given: Mapping[str, object], *, needed: Sequence[str] = (), refused: Sequence[str] = ()
-) -> None:
+def _check_options(given: Mapping[str, object]) -> None:
     """Raise a UsageError where an option lacks others, or is given beside some that it excludes."""
-    command_ = f"evaluate {option}".rstrip()
+    mode = next(each for each in _MODES if given.get(each, True))
+    needed, refused = _MODES[mode]
+    command = f"evaluate {mode}".rstrip()
     if missing := [name for name in needed if not given[name]]:
-        raise UsageError(f"{command_}: expected {', '.join(missing)} as well")
+        raise UsageError(f"{command}: expected {', '.join(missing)} as well")
     if unwanted := [name for name in refused if given[name]]:
-        raise UsageError(f"{command_}: expected no {', '.join(unwanted)}")
+        raise UsageError(f"{command}: expected no {', '.join(unwanted)}")

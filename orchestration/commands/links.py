@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 import typer
 
 from orchestration.commands import options
+from orchestration.steps import link
 from schemas.console import counted
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
@@ -37,7 +38,7 @@ def link_command(
         typer.Option(metavar="DIR", help="With --input: write an HTML page of the first 200 documents to this folder."),
     ] = None,
     fit: options.Fit = True,
-    links: options.Links = options.link_options,
+    links: options.Links = options.link_settings,
     tracking: options.Tracking = None,
     *,
     say: options.Progress,
@@ -52,23 +53,24 @@ def link_command(
     if dataset is not None:
         if settings or page is not None:
             raise UsageError("--set and --page work only with --input; the vectors of a data set are in its shards")
-        reference = options.known_dataset(lake, dataset)
-        chosen = replace(links(), fit=fit)
-        from training.mlflow.loading import open_model
-        from training.workflows.link import run_link_version
-        from training.workflows.workers import by_workers
-
-        loaded = open_model(model, tracking, dataset=reference)
-        with by_workers(workers):
-            summary = run_link_version(
-                loaded, Lake.at(lake), reference, output, splits=splits or (), options=chosen, say=say
-            ).to_json()
+        linked = link(
+            say,
+            dataset=options.known_dataset(lake, dataset),
+            output=output,
+            model=model,
+            splits=tuple(splits or ()),
+            links=replace(links(), fit=fit),
+            lake=lake,
+            tracking_uri=tracking,
+            workers=workers,
+        )
+        summary = linked.to_json()
     else:
         if model is None or input_path is None or splits or workers != 1:
             raise UsageError("--input: expected --model as well, and no --split or --workers")
         from orchestration.inference.documents import link_file
 
-        chosen = replace(links(), fit=fit)
+        chosen = replace(links(), fit=fit).options()
         summary = link_file(
             model, input_path, Path(output), settings or (), options=chosen, page=page, tracking=tracking, say=say
         ).to_json()
@@ -127,7 +129,7 @@ def relink_command(
     ] = 1,
     settings: options.ReadingSettings = None,
     fit: options.Fit = True,
-    links: options.Links = options.link_options,
+    links: options.Links = options.link_settings,
     tracking: options.Tracking = None,
     *,
     say: options.Progress,
@@ -150,7 +152,7 @@ def relink_command(
         data = loaded.model.card.data
         reference = build_corpus(data, form, input_path, settings or [], lake=home, workers=workers, say=say)
         say(f"{input_path}: {reference}")
-    chosen = replace(links(), fit=fit)
+    chosen = replace(links(), fit=fit).options()
     with by_workers(workers):
         linked = run_link_version(
             loaded, home, reference, output, splits=splits or (), options=chosen, with_documents=True, say=say
@@ -195,8 +197,6 @@ def label_command(
     from newsroom.labels.linked import link_sets, outcomes
     from newsroom.pages.app import run_pages
     from newsroom.pages.state import PagesSettings
-    from schemas.lake import Lake
-    from schemas.manifest import read_manifest
 
     manifest, _ = read_manifest(Lake.at(lake), dataset)
     links = links_by(link_sets(Lake.at(lake), manifest), model)
@@ -252,7 +252,7 @@ def serve_command(
         str, typer.Option(help="Address to listen on; everybody who can reach it is served.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 5050,
-    links: options.Links = options.link_options,
+    links: options.Links = options.link_settings,
     tracking: options.Tracking = None,
 ) -> options.Summaries:
     """Answer documents with their links over HTTP, until interrupted.
@@ -262,4 +262,4 @@ def serve_command(
     """
     from training.mlflow.serving import run_serve
 
-    yield from run_serve(model=model, host=host, port=port, options=links(), tracking=tracking)
+    yield from run_serve(model=model, host=host, port=port, options=links().options(), tracking=tracking)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import typer
 
 from orchestration.cli import SharedOptions
+from orchestration.config import LinksSettings
 from schemas import documents
 from schemas.console import Console, Say, as_mapping
 from schemas.errors import NotFoundError, UsageError
@@ -20,7 +21,6 @@ from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 
 if TYPE_CHECKING:
-    from training.linking.links import LinkOptions
     from training.metrics.relations import RefineConfig
 
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
@@ -44,36 +44,6 @@ def known_dataset(lake: str, reference: str) -> str:
     if not reference:
         raise UsageError("--dataset: expected NAME or NAME@VERSION, found nothing")
     return "@".join(Lake.at(lake).find(reference))
-
-
-def known_split(split: str | None) -> str | None:
-    """Return a split's name, or None where none is given.
-
-    Raises:
-        UsageError: there is no split of that name.
-    """
-    if split is not None and split not in set(documents.Split):
-        raise UsageError(f"--split {split}: expected one of {', '.join(documents.Split)}")
-    return split
-
-
-def known_splits(splits: list[str] | None) -> list[str] | None:
-    """Return the names of splits; raises as `known_split`."""
-    for split in splits or ():
-        known_split(split)
-    return splits
-
-
-def existing_file(option: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Return the path of an option's file.
-
-    Raises:
-        NotFoundError: there is no such file.
-    """
-    if path is not None and not path.is_file():
-        found = "expected a file, found a folder" if path.is_dir() else "no such file"
-        raise NotFoundError(f"{option.opts[0]} {path}: {found}")
-    return path
 
 
 def existing_path(option: typer.CallbackParam, path: str | None) -> str | None:
@@ -165,12 +135,8 @@ def with_report(lines: Iterable[str], values: Any, report: Path | None, page: Ca
         return lines, values
     from training.report.pages import write_page
 
-    return with_file(lines, values, write_page(report, page()))
-
-
-def with_file(lines: Iterable[str], values: Any, report: Path) -> Summary:
-    """Return a summary that names the file of a page."""
-    return [*lines, f"report: {report}"], {**as_mapping(values), "report": str(report)}
+    path = str(write_page(report, page()))
+    return [*lines, f"report: {path}"], {**as_mapping(values), "report": path}
 
 
 def failure_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -187,7 +153,7 @@ def _tracking(check: Callable[[str | None], str | None], text: str) -> Any:
 
 Calibration = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", callback=existing_file, help="Calibration of the model; its own by default."),
+    typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Calibration of the model; its own by default."),
 ]
 Dataset = Annotated[str, typer.Option(help="NAME or NAME@VERSION.")]
 IndexPath = Annotated[
@@ -215,12 +181,10 @@ Report = Annotated[Path | None, typer.Option(metavar="DIR", help="Write the HTML
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe.")
 ]
-Split = Annotated[str, typer.Option(callback=known_split, help="train, val or test.")]
+Split = Annotated[documents.Split, typer.Option(help="Which documents.")]
 Splits = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--split", callback=known_splits, help="With --dataset: train, val or test; may be repeated; all by default."
-    ),
+    list[documents.Split] | None,
+    typer.Option("--split", help="With --dataset: which documents; may be repeated; all by default."),
 ]
 Store = Annotated[
     str,
@@ -268,22 +232,7 @@ def open_version(reference: Reference, lake: LakePath) -> tuple[Lake, Manifest, 
     return (home, *read_manifest(home, reference))
 
 
-def refinement(refine_below: RefineBelow = None, refine_weight: RefineWeight = None) -> "RefineConfig | None":
-    """Return the refinement by relations; commands have these parameters by `Refine`.
-
-    Raises:
-        UsageError: there is a weight alone.
-    """
-    if refine_weight is not None and refine_below is None:
-        raise UsageError("--refine-weight needs --refine-below")
-    if refine_below is None:
-        return None
-    from training.metrics.relations import WEIGHT, RefineConfig
-
-    return RefineConfig(below=refine_below, weight=WEIGHT if refine_weight is None else refine_weight)
-
-
-def link_options(
+def link_settings(
     precision: Annotated[
         float | None,
         typer.Option(
@@ -295,22 +244,25 @@ def link_options(
     calibration: Calibration = None,
     refine_below: RefineBelow = None,
     refine_weight: RefineWeight = None,
-) -> "LinkOptions":
-    """Return the options of links; commands have these parameters by `Links`.
+) -> LinksSettings:
+    """Return how documents are linked; commands have these parameters by `Links`.
 
     Raises:
         UsageError: an option lacks another.
-        IntegrityError: the file holds no calibration.
     """
-    refine = refinement(refine_below, refine_weight)
-    from training.linking.links import LinkOptions
-    from training.metrics.calibration import read_calibration
-
-    return LinkOptions(
+    if refine_weight is not None and refine_below is None:
+        raise UsageError("--refine-weight needs --refine-below")
+    return LinksSettings(
         precision=precision,
-        refine=refine,
-        calibration=None if calibration is None else read_calibration(calibration),
+        refine_below=refine_below,
+        refine_weight=refine_weight,
+        calibration=str(calibration or ""),
     )
+
+
+def refinement(refine_below: RefineBelow = None, refine_weight: RefineWeight = None) -> "RefineConfig | None":
+    """Return the refinement by relations; commands have these parameters by `Refine`; errors as of `link_settings`."""
+    return link_settings(refine_below=refine_below, refine_weight=refine_weight).refine()
 
 
 Version = Annotated[Callable[[], tuple[Lake, Manifest, Folder]], SharedOptions(open_version)]
@@ -318,4 +270,4 @@ Refine = Annotated[Callable[[], "RefineConfig | None"], SharedOptions(refinement
 Fit = Annotated[
     bool, typer.Option(help="Choose the weights of the model's steps on 20 or more documents of other data.")
 ]
-Links = Annotated[Callable[[], "LinkOptions"], SharedOptions(link_options)]
+Links = Annotated[Callable[[], LinksSettings], SharedOptions(link_settings)]

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestration.commands import options
+from orchestration.steps import promote
 from schemas.errors import GateError
-from schemas.lake import Lake
 
 if TYPE_CHECKING:
     from training.mlflow.promotion import Promotion
@@ -17,7 +17,10 @@ def promote_command(
     policy: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Settings of the gate, as TOML; the guide's page on promotion describes them."
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Settings of the gate, as TOML; the guide's page on promotion describes them.",
         ),
     ] = None,
     dataset: Annotated[
@@ -40,26 +43,18 @@ def promote_command(
     Without a policy, it must beat a random model, and be shown to be at most one point worse than the champion and than
     the best champion ever, on at least 20 validation documents of the data set's latest version.
     """
-    from training.mlflow.policy import read_policy
-
-    rules = read_policy(policy)
-    from newsroom.decisions.comparison import preferred_by_editors
-    from training.mlflow.loading import open_registry
-    from training.mlflow.promotion import promote
-    from training.workflows.workers import by_workers
-
-    with by_workers(workers):
-        promotion = promote(
-            open_registry(tracking, [f"models:/{model}"]),
-            model,
-            version,
-            lake=None if lake is None else Lake.at(lake),
-            dataset=dataset,
-            policy=rules,
-            preferred=preferred_by_editors(store),
-            is_dry_run=is_dry_run,
-            say=say,
-        )
+    promotion = promote(
+        say,
+        model=model,
+        version=version,
+        policy=str(policy or ""),
+        dataset=dataset,
+        is_dry_run=is_dry_run,
+        lake=lake or "",
+        store=store,
+        workers=workers,
+        tracking_uri=tracking,
+    )
     yield _lines(promotion), promotion.to_json()
     if not promotion.decision.is_promoted:
         unmet = ", ".join(check.name for check in promotion.decision.checks if not check.is_passed)

@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
+from orchestration.steps import compare
+from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.overrides import override
 from training.recipes import DEFAULT_RECIPE, known_recipe
@@ -19,7 +21,7 @@ def compare_command(
     ],
     lake: options.LakePath,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,
-    split: options.Split = "test",
+    split: options.Split = Split.TEST,
     report: options.Report = None,
     workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
@@ -31,12 +33,17 @@ def compare_command(
         raise UsageError(f"compare: expected at least two models, found {len(models)}")
     if dataset is not None:
         dataset = options.known_dataset(lake, dataset)
+    found = compare(
+        say,
+        models=tuple(models),
+        dataset=dataset,
+        lake=lake,
+        split=split,
+        workers=workers,
+        tracking_uri=tracking,
+    )
     from training.report.pages import comparison_lines, comparison_page
-    from training.workflows.studies import run_compare
-    from training.workflows.workers import by_workers
 
-    with by_workers(workers):
-        found = run_compare(models=models, dataset=dataset, lake=lake, split=split, tracking=tracking, say=say)
     yield options.with_report(comparison_lines(found), found, report, lambda: comparison_page(found))
 
 
@@ -55,7 +62,7 @@ def sweep_command(
     ] = None,
     workers: options.TrainWorkers = 1,
     at_once: Annotated[int, typer.Option(help="Number of combinations trained at the same time, a process each.")] = 1,
-    split: options.Split = "val",
+    split: options.Split = Split.VAL,
     report: options.Report = None,
     tracking: options.NewTracking = None,
     *,
@@ -92,7 +99,7 @@ def transfer_command(
     lake: options.LakePath,
     models: Annotated[str, typer.Option(help="Addresses of models, as for evaluate, separated by commas.")],
     datasets: Annotated[str, typer.Option(help="NAME or NAME@VERSION of data sets, separated by commas.")],
-    split: options.Split = "test",
+    split: options.Split = Split.TEST,
     report: options.Report = None,
     workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,

@@ -3,6 +3,7 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
+from orchestration.steps import train
 from schemas.errors import UsageError
 from schemas.overrides import override
 from training.recipes import DEFAULT_RECIPE, known_recipe
@@ -40,28 +41,21 @@ def train_command(
         make = known_recipe(recipe or DEFAULT_RECIPE)
         dataset = options.known_dataset(lake, dataset or "")
         override(make(), settings or [])
-    from training.mlflow.tracked_training import run_train
-
-    summary = run_train(
+    made = train(
+        say,
         lake=lake,
         dataset=dataset,
         recipe=recipe,
-        overrides=settings or [],
+        settings=tuple(settings or ()),
         workers=workers,
         resume=resume,
         reuse=reuse,
-        tracking=tracking,
-        say=say,
+        with_report=with_report,
+        tracking_uri=tracking,
     )
-    lines, values = summary.lines(), summary.to_json()
-    if with_report:
-        from training.workflows.report import run_training_report
-
-        judged = run_training_report(summary, lake=lake, tracking=tracking, say=say)
-        lines += [] if judged is None else ["", *judged.outcome(lake)]
-        values["evaluation"] = None if judged is None else judged.to_json()
-    else:
-        lines.append(
-            f"not evaluated, so its links have no probability: multilink evaluate --model {summary.version.uri}"
-        )
-    yield lines, values
+    lines, model = made.summary.lines(), made.summary.version.uri
+    if made.evaluation is not None:
+        lines += ["", *made.evaluation.outcome(lake)]
+    elif not with_report:
+        lines.append(f"not evaluated, so its links have no probability: multilink evaluate --model {model}")
+    yield lines, made

@@ -6,15 +6,15 @@ it.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import dagster as dg
 
 from orchestration.config import NOSTRUCT, Settings
-from orchestration.dagster.assets import LEAD, LEADING
+from orchestration.dagster.external import LEAD, VERSION
 from orchestration.dagster.record import (
     EVALUATION,
     PARTITION_TAG,
-    VERSION,
     dataset_partitions,
     is_promoted,
     model_key,
@@ -69,9 +69,9 @@ def _model_check(settings: Settings, objective: str) -> dg.AssetChecksDefinition
     def run_check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         version = _version(context, key)
         made = newest(context.instance, key, context.run.tags[PARTITION_TAG])
-        scores = {name: value.value for name, value in made.metadata.items()} if made is not None else {}
-        lead = scores.get(LEAD)
-        verdict = better_than_nostruct(lead if isinstance(lead, dict) else None, score=str(scores.get(LEADING, "auc")))
+        lead: Any = made.metadata[LEAD].value if made is not None and LEAD in made.metadata else {}
+        score = "auc" if "auc" in lead else "reciprocal_rank"  # where documents are pairs
+        verdict = better_than_nostruct(lead.get(score), score=score)
         is_compared = NOSTRUCT in settings.dataset(context.run.tags[PARTITION_TAG]).objectives
         return _result(verdict, version, dg.AssetCheckSeverity.ERROR if is_compared else dg.AssetCheckSeverity.WARN)
 

@@ -25,6 +25,7 @@ from orchestration.config import NOSTRUCT, DatasetSettings, Settings, load_setti
 from orchestration.dagster import assets
 from orchestration.dagster.assets import BuildConfig, Task, TrainConfig
 from orchestration.dagster.checks import make_checks
+from orchestration.dagster.pipes import StepPipes
 from orchestration.dagster.record import (
     APPROVALS,
     CHAMPION,
@@ -39,14 +40,13 @@ from orchestration.dagster.record import (
     SCRAPING_POOL,
     STAGES,
     TRAINED,
-    VERSION,
     dataset_partitions,
     group_of,
     is_promoted,
     model_key,
     newest,
 )
-from orchestration.steps import Steps
+from orchestration.plan import Plan
 from schemas.errors import MultilinkError
 
 REBUILD = "rebuild"
@@ -70,8 +70,9 @@ def definitions() -> dg.Definitions:
     return make_definitions(load_settings(os.environ))
 
 
-def make_definitions(settings: Settings, steps: Steps | None = None) -> dg.Definitions:
-    """Return the definitions by some settings; `steps` replace those of the settings."""
+def make_definitions(settings: Settings, pipes: StepPipes | None = None) -> dg.Definitions:
+    """Return the definitions by some settings; `pipes` does the steps in place of the settings' own."""
+    plan = Plan(settings=settings)
     rebuild = dg.define_asset_job(
         REBUILD,
         selection=dg.AssetSelection.assets(*STAGES),
@@ -79,20 +80,21 @@ def make_definitions(settings: Settings, steps: Steps | None = None) -> dg.Defin
     )
     return dg.Definitions(
         assets=[
-            make_stages(settings),
-            *(each for objective in settings.objectives for each in make_models(settings, objective)),
+            make_stages(plan),
+            *(each for objective in settings.objectives for each in make_models(plan, objective)),
         ],
         asset_checks=make_checks(settings),
         jobs=[rebuild],
         schedules=[make_schedule(settings, dataset) for dataset in settings.datasets],
-        sensors=[make_automation(settings), make_observer(settings)],
-        resources={"steps": steps or Steps(settings=settings)},
+        sensors=[make_automation(settings), make_observer(plan)],
+        resources={"pipes": pipes or StepPipes(settings.ray)},
         executor=dg.in_process_executor,
     )
 
 
-def make_stages(settings: Settings) -> dg.AssetsDefinition:
+def make_stages(plan: Plan) -> dg.AssetsDefinition:
     """Return the stages of a build as assets."""
+    settings = plan.settings
     specs = [
         dg.AssetSpec(
             stage,
@@ -114,15 +116,16 @@ def make_stages(settings: Settings) -> dg.AssetsDefinition:
         pool=SCRAPING_POOL,
     )
     def build(
-        context: dg.AssetExecutionContext, config: BuildConfig, steps: dg.ResourceParam[Steps]
-    ) -> Iterator[dg.MaterializeResult[None]]:
-        yield from assets.build(context, config, steps)
+        context: dg.AssetExecutionContext, config: BuildConfig, pipes: dg.ResourceParam[StepPipes]
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        yield from assets.build(context, config, plan, pipes)
 
     return build
 
 
-def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+def make_models(plan: Plan, objective: str) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """Return what is made of an objective; NoStruct is a baseline, which is neither promoted nor used to link."""
+    settings = plan.settings
 
     def key(kind: str) -> dg.AssetKey:
         return model_key(objective, kind)
@@ -145,12 +148,12 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition 
         )
         return decorator
 
-    def made(kind: str, meaning: str, make: Callable[[Task], assets.Metadata], *deps: dg.AssetKey, store: str) -> Any:
+    def made(kind: str, meaning: str, make: Callable[[Task], assets.Made], *deps: dg.AssetKey, store: str) -> Any:
         @asset(kind, meaning, *deps, kinds={store}, output_required=False)  # without a champion nothing is linked
         def _made(
-            context: dg.AssetExecutionContext, steps: dg.ResourceParam[Steps]
-        ) -> Iterator[dg.MaterializeResult[None]]:
-            yield from result(Task.of(context, steps, objective), make)
+            context: dg.AssetExecutionContext, pipes: dg.ResourceParam[StepPipes]
+        ) -> Iterator[dg.MaterializeResult[Any]]:
+            yield from result(Task.of(context, plan, pipes, objective), make)
 
         return _made
 
@@ -162,9 +165,9 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition 
         pool=GPU_POOL,
     )
     def trained(
-        context: dg.AssetExecutionContext, config: TrainConfig, steps: dg.ResourceParam[Steps]
-    ) -> Iterator[dg.MaterializeResult[None]]:
-        yield from result(Task.of(context, steps, objective), lambda task: assets.train(task, config))
+        context: dg.AssetExecutionContext, config: TrainConfig, pipes: dg.ResourceParam[StepPipes]
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        yield from result(Task.of(context, plan, pipes, objective), lambda task: assets.train(task, config))
 
     compared = [model_key(NOSTRUCT, TRAINED)] if NOSTRUCT in settings.objectives and is_promoted(objective) else []
     meaning = "Scores on the test split with 95% intervals, compared with random and NoStruct; the HTML report."
@@ -179,8 +182,8 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition 
         trained,
         evaluation,
         made(PROMOTION, gate, assets.promote, key(EVALUATION), key(APPROVALS), store="mlflow"),
-        made(LINKS, links, assets.link, *applied, store="parquet"),
-        made(INDEX, index, assets.index, *applied, store="arrow"),
+        made(LINKS, links, lambda task: assets.by_champion(task, plan.link), *applied, store="parquet"),
+        made(INDEX, index, lambda task: assets.by_champion(task, plan.index), *applied, store="arrow"),
         *(
             dg.AssetSpec(
                 key(kind),
@@ -194,12 +197,12 @@ def make_models(settings: Settings, objective: str) -> list[dg.AssetsDefinition 
     ]
 
 
-def result(task: Task, make: Callable[[Task], assets.Metadata]) -> Iterator[dg.MaterializeResult[None]]:
+def result(task: Task, make: Callable[[Task], assets.Made]) -> Iterator[dg.MaterializeResult[Any]]:
     """Yield what was made, where something was; a mistake is not tried again."""
     with assets.mistakes_are_final():
-        metadata = make(task)
-    if metadata:
-        yield dg.MaterializeResult(metadata={VERSION: task.version} | metadata)
+        made = make(task)
+    if made is not None:
+        yield made
 
 
 def inputs_changed(objective: str) -> dg.AutomationCondition[dg.AssetKey]:
@@ -231,23 +234,21 @@ def make_automation(settings: Settings) -> dg.AutomationConditionSensorDefinitio
     )
 
 
-def make_observer(settings: Settings) -> dg.SensorDefinition:
+def make_observer(plan: Plan) -> dg.SensorDefinition:
     """Return what reports approvals and champions that the registry has, and Dagster has not seen."""
 
     @dg.sensor(
         name="registry",
-        minimum_interval_seconds=settings.sensor_interval_s,
-        default_status=_sensor_status(settings),
+        minimum_interval_seconds=plan.settings.sensor_interval_s,
+        default_status=_sensor_status(plan.settings),
         description="Looks for approvals, promotions and rollbacks that happened elsewhere.",
     )
-    def registry(
-        context: dg.SensorEvaluationContext, steps: dg.ResourceParam[Steps]
-    ) -> dg.SensorResult | dg.SkipReason:
+    def registry(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         events: list[dg.AssetMaterialization] = []
-        for dataset in settings.datasets:
+        for dataset in plan.settings.datasets:
             try:
                 for objective in filter(is_promoted, dataset.objectives):
-                    events += unseen(context.instance, steps, dataset.name, objective)
+                    events += unseen(context.instance, plan, dataset.name, objective)
             except MultilinkError as problem:  # of this data set; the others go on
                 context.log.error(f"{dataset.name}: {problem}")
         return dg.SensorResult(asset_events=events) if events else dg.SkipReason("nothing new")
@@ -255,11 +256,9 @@ def make_observer(settings: Settings) -> dg.SensorDefinition:
     return registry
 
 
-def unseen(
-    instance: dg.DagsterInstance, steps: Steps, dataset: str, objective: str
-) -> Iterator[dg.AssetMaterialization]:
+def unseen(instance: dg.DagsterInstance, plan: Plan, dataset: str, objective: str) -> Iterator[dg.AssetMaterialization]:
     """Yield what the registry says of a data set's model with an objective, if it is not Dagster's last word on it."""
-    for kind, value in steps.standing(dataset, objective).items():
+    for kind, value in plan.standing(dataset, objective).items():
         seen = newest(instance, model_key(objective, kind), dataset)
         if value and (seen is None or (seen.tags or {}).get(DATA_VERSION_TAG) != value):
             yield assets.observed(objective, kind, dataset, value)

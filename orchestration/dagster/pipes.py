@@ -1,12 +1,11 @@
-"""A step through Dagster Pipes: a process of this machine, or a job of a Ray cluster, which may be one of KubeRay.
+"""The steps of an asset through Dagster Pipes: a process of this machine, or a job of a Ray cluster, maybe KubeRay's.
 
-    subprocess   dagster.PipesSubprocessClient: python -m orchestration ..., ended with this process
+    subprocess   dagster.PipesSubprocessClient: a process of this machine, ended with this one
     ray-job      dagster_ray.PipesRayJobClient: submitted to the cluster's job server
 
-The command reports its progress and its summary by Pipes messages (`reporting.py`): progress is on the run's page while
-it runs, and an error is raised here as the error it is there.
+Both run `external.py`, which takes the steps from Pipes' extras, and reports progress and materializations.
 
-A step has at most one job on a cluster. However it is left, its job is ended, because one that goes on would write
+An asset has at most one job on a cluster. However it is left, its job is ended, because one that goes on would write
 beside the next; and what an attempt left that was killed is ended before the next one starts. A Ray job gets its
 deadline from `timeout`; what waits for a place is given up by Ray itself (RAY_JOB_START_TIMEOUT_SECONDS, 15 minutes).
 
@@ -20,160 +19,148 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import dagster as dg
-from dagster_ray import PipesRayJobClient
-from dagster_ray.core.pipes import PipesRayJobMessageReader
+from dagster_pipes import PIPES_PROTOCOL_VERSION_FIELD
 
 from orchestration.config import RaySettings, RayWhere
-from orchestration.dagster.reporting import ERROR, MESSAGE, SUMMARY
-from orchestration.steps import Step, Steps, Summary, is_decision
-from schemas import errors
-from schemas.console import Say
-from schemas.errors import BuildError, MultilinkError
+from orchestration.dagster.external import ERROR, IS_FINAL, STEPS
+from orchestration.steps import Step, as_json
+from schemas.errors import BuildError
 
 POLL_S = 5.0
 END_TIMEOUT_S = 60.0
+EXTERNAL = "orchestration.dagster.external"
 
 
-def piped(steps: Steps, context: dg.AssetExecutionContext) -> Steps:
-    """Return steps that are done by Pipes, for an asset that is being made."""
-    return replace(steps, run=Pipes(context.op_execution_context, steps.settings.ray))
+class _Keeping(dg.PipesMessageReader):
+    """A message reader that keeps its messages: a client that raises gives no session back."""
 
-
-class _KeepingReader(dg.PipesMessageReader):
-    """Another message reader whose messages are kept: a client that raises gives no session back."""
-
-    def __init__(self, reader: dg.PipesMessageReader) -> None:
-        self._reader = reader
-        self._handler: dg.PipesMessageHandler | None = None
-        self.whole_log: Callable[[], str] = str
+    messages: dg.PipesMessageHandler | None = None
+    whole_log: Callable[[], str] = str
+    expected_writer_count = 1  # Dagster's own is a preview, which warns
 
     @contextmanager
     def read_messages(self, handler: dg.PipesMessageHandler) -> Iterator[Mapping[str, Any]]:
-        """Read while the block lasts, and keep the handler."""
-        self._handler = handler
-        with self._reader.read_messages(handler) as parameters:
+        """Read while the block lasts, and keep the messages."""
+        self.messages = handler
+        with super().read_messages(handler) as parameters:  # type: ignore[safe-super]  # of the other base
             yield parameters
 
-    def on_launched(self, launched_payload: Any) -> None:
-        """Pass on where the job is."""
-        self._reader.on_launched(launched_payload)
+    def read(self) -> tuple[list[dg.MaterializeResult[Any]], list[dict[str, Any]]]:
+        """Return the materializations and the expected errors that were reported.
 
-    @property
-    def expected_writer_count(self) -> int:
-        """Return how many processes report."""
-        return 1
-
-    def no_messages_debug_text(self) -> str:
-        """Return the reader's hint for a job without messages."""
-        return self._reader.no_messages_debug_text()
-
-    def outcome(self, problem: Exception | None = None) -> Summary:
-        """Return the summary that was reported; a refusal of the gate is one as well.
-
-        Raises:
-            MultilinkError: of the kind that was reported, else a `BuildError` with the client's message.
+        Of a log that could not be followed, the whole is read.
         """
-        reported: dict[str, Any] = {}
-        messages = [] if self._handler is None else self._handler.get_custom_messages()
-        for message in messages or _custom_messages(self.whole_log()):  # of a log that could not be followed, the whole
-            reported |= message
-        summary: Summary | None = reported.get(SUMMARY)
-        if summary is not None and (problem is None or is_decision(summary)):
-            return summary
-        if ERROR in reported:
-            kind: type[MultilinkError] = getattr(errors, reported[ERROR])
-            raise kind(reported[MESSAGE]) from problem
-        nothing = "the process ended without a result; check its log, and that dagster-pipes is installed in its image"
-        raise BuildError(str(problem or nothing)) from problem
+        handler = self.messages
+        if handler is None:
+            return [], []
+        if not handler.get_reported_results() and not handler.get_custom_messages():
+            for line in self.whole_log().splitlines():
+                if PIPES_PROTOCOL_VERSION_FIELD in line:
+                    handler.handle_message(json.loads(line))
+        made = [each for each in handler.get_reported_results() if isinstance(each, dg.MaterializeResult)]
+        return made, list(handler.get_custom_messages())
 
 
-def _custom_messages(log: str) -> Iterator[dict[str, Any]]:
-    """Yield what a command reported in a log, beside its progress."""
-    for line in log.splitlines():
-        with suppress(json.JSONDecodeError, TypeError, KeyError):
-            message = json.loads(line)
-            if message["method"] == "report_custom_message":
-                yield message["params"]["payload"]
+class _FileReader(_Keeping, dg.PipesTempFileMessageReader):
+    """Reads what a process of this machine reports."""
+
+
+def _job_reader() -> _Keeping:
+    """Return what reads what a Ray job reports; the client of Ray is imported when it is used."""
+    from dagster_ray.core.pipes import PipesRayJobMessageReader
+
+    class JobReader(_Keeping, PipesRayJobMessageReader):
+        """Keeps them."""
+
+    return JobReader()
 
 
 @dataclass(frozen=True, slots=True)
-class Pipes:
-    """Runs steps for an asset that is being made, where the settings place them."""
+class StepPipes:
+    """Does the steps of an asset in an external process, at the place that the settings name.
 
-    context: dg.OpExecutionContext
+    Attributes:
+        ray: where the cluster is.
+        prepared: gives a step as it is done, and what it needs as long as that lasts.
+    """
+
     ray: RaySettings
+    prepared: Callable[[Step], AbstractContextManager[Step]] = nullcontext
 
-    def __call__(self, step: Step, say: Say, where: RayWhere) -> Summary:
-        """Do a step and return its summary.
+    def do(
+        self, context: dg.AssetExecutionContext, *steps: Step, where: RayWhere = RayWhere.SUBPROCESS
+    ) -> list[dg.MaterializeResult[Any]]:
+        """Do steps, one after the other, and return the materializations that they reported.
 
         Raises:
-            MultilinkError: of the kind that the command ends with; a `BuildError` where it could not be started or
-                waited for.
+            dg.Failure: a step ended with an expected error.
+            BuildError: the process could not be started or waited for, or ended without a result.
         """
-        is_here = where is RayWhere.SUBPROCESS
-        reader = _KeepingReader(dg.PipesTempFileMessageReader() if is_here else PipesRayJobMessageReader())
-        try:
-            (self._process if is_here else self._ray_job)(step, reader)
-        except Exception as problem:  # noqa: BLE001  # each client has its own, and Dagster's has no public name
-            return reader.outcome(problem)
-        return reader.outcome()
+        is_here, op = where is RayWhere.SUBPROCESS, context.op_execution_context
+        reader = _FileReader() if is_here else _job_reader()
+        problem: Exception | None = None
+        with ExitStack() as held:
+            extras = {STEPS: [as_json(held.enter_context(self.prepared(step))) for step in steps]}
+            try:
+                (_run_process if is_here else self._run_job)(op, extras, reader)
+            except Exception as raised:  # noqa: BLE001  # each client has its own, and Dagster's has no public name
+                problem = raised
+        made, errors = reader.read()
+        if errors:
+            raise dg.Failure(errors[0][ERROR], allow_retries=not errors[0][IS_FINAL]) from problem
+        if problem is not None or not made:
+            nothing = "the process ended without a result; check that dagster-pipes is installed in its image"
+            raise BuildError(str(problem or nothing)) from problem
+        return made
 
-    @property
-    def name(self) -> str:
-        """Return what the jobs of this step are called, the same in each attempt at a run."""
-        run = self.context.run
-        assets = sorted(key.to_user_string() for key in self.context.selected_asset_keys)
-        about = " ".join([run.root_run_id or run.run_id, *assets])
-        return f"multilink-{hashlib.sha256(about.encode()).hexdigest()[:10]}"
+    def _run_job(self, context: dg.OpExecutionContext, extras: dict[str, Any], reader: _Keeping) -> None:
+        from dagster_ray import PipesRayJobClient
 
-    def _process(self, step: Step, reader: _KeepingReader) -> None:
-        mortal = [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), "orchestration"]
-        client = dg.PipesSubprocessClient(message_reader=reader, termination_timeout_seconds=END_TIMEOUT_S)
-        client.run(context=self.context, command=[*mortal, *step])
-
-    def _ray_job(self, step: Step, reader: _KeepingReader) -> None:
         client = PipesRayJobClient(address=self.ray.address, message_reader=reader, poll_interval=POLL_S)
-        jobs, job = client.client, f"{self.name}-{os.urandom(3).hex()}"
-
-        def left() -> list[str]:
-            ours = [each for each in jobs.list_jobs() if (each.submission_id or "").startswith(self.name)]
-            return [each.submission_id or "" for each in ours if not each.status.is_terminal()]
-
-        for earlier in left():
-            jobs.stop_job(earlier)
-        _await(lambda: not left(), f"Ray jobs {self.name} do not stop")
-        reader.whole_log = partial(jobs.get_job_logs, job)
-        with _ended_by(lambda: jobs.stop_job(job)):
-            entrypoint = ray_job_command(step, deadline_s=self.ray.deadline_s)
-            client.run(context=self.context, submit_job_params={"entrypoint": entrypoint, "submission_id": job})
-
-
-def ray_job_command(step: Step, *, deadline_s: int) -> str:
-    """Return the command line of a Ray job: the step, interrupted at its deadline."""
-    limit = ["timeout", "--foreground", "--signal=INT", f"--kill-after={END_TIMEOUT_S:.0f}", str(deadline_s)]
-    return shlex.join([*limit, "multilink", *step])
+        jobs, name, deadline = client.client, job_name(context), time.monotonic() + END_TIMEOUT_S
+        while left := [each.submission_id for each in jobs.list_jobs() if _is_left(each, name)]:
+            if time.monotonic() > deadline:
+                raise BuildError(f"Ray jobs {', '.join(left)} do not stop")
+            for earlier in left:
+                jobs.stop_job(earlier)
+            time.sleep(1)
+        job, entrypoint = f"{name}-{os.urandom(3).hex()}", job_command(self.ray.deadline_s)
+        try:
+            reader.whole_log = partial(jobs.get_job_logs, job)
+            client.run(
+                context=context, submit_job_params={"entrypoint": entrypoint, "submission_id": job}, extras=extras
+            )
+        except BaseException:
+            with suppress(Exception):  # it may have ended by itself, and what stopped it is to be raised
+                jobs.stop_job(job)
+            raise
 
 
-@contextmanager
-def _ended_by(end: Callable[[], object]) -> Iterator[None]:
-    """End a job of a cluster where the block is left by an interrupt or an error."""
-    try:
-        yield
-    except BaseException:
-        with suppress(Exception):  # it may have ended by itself, and what stopped the block is to be raised
-            end()
-        raise
+def _is_left(job: Any, name: str) -> bool:
+    """Return whether a job is one of an asset's that has not ended."""
+    return (job.submission_id or "").startswith(name) and not job.status.is_terminal()
 
 
-def _await(is_done: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + END_TIMEOUT_S
-    while not is_done():
-        if time.monotonic() > deadline:
-            raise BuildError(otherwise)
-        time.sleep(1)
+def _run_process(context: dg.OpExecutionContext, extras: dict[str, Any], reader: _Keeping) -> None:
+    command = [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), EXTERNAL]
+    client = dg.PipesSubprocessClient(message_reader=reader, termination_timeout_seconds=END_TIMEOUT_S)
+    client.run(context=context, command=command, extras=extras)
+
+
+def job_name(context: dg.OpExecutionContext) -> str:
+    """Return what the jobs of an asset are called, the same in each attempt at a run."""
+    assets = sorted(key.to_user_string() for key in context.selected_asset_keys)
+    about = " ".join([context.run.root_run_id or context.run.run_id, *assets])
+    return f"multilink-{hashlib.sha256(about.encode()).hexdigest()[:10]}"
+
+
+def job_command(deadline_s: int) -> str:
+    """Return the command line of a Ray job: the external process, interrupted at its deadline."""
+    ended_at = ("timeout", "--foreground", "--signal=INT", f"--kill-after={END_TIMEOUT_S:.0f}", str(deadline_s))
+    return shlex.join([*ended_at, "python", "-m", EXTERNAL])

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import dagster as dg
 
 from orchestration.config import NOSTRUCT, Settings
+from orchestration.dagster.external import COUNTED, VERSION
 from orchestration.rules.verdicts import STAGE_CHECKS
 
-STAGES = ("documents", "images", "duplicates", "features", "shards")
+STAGES = tuple(COUNTED)
 # What is made of an objective, and what people do to its models, which is observed.
 TRAINED, EVALUATION, PROMOTION, LINKS, INDEX = KINDS = ("trained_model", "evaluation", "promotion", "links", "index")
 APPROVALS, CHAMPION = OBSERVED = ("approvals", "champion")
 SCRAPING_POOL, GPU_POOL = "scraping", "gpu"
 VERSION_TAG, MODEL_TAG, RUN_TAG = "multilink/data_set_version", "multilink/model", "multilink/mlflow_run"
 PARTITION_TAG, DATA_VERSION_TAG = "dagster/partition", "dagster/data_version"
-VERSION = "version"  # metadata of stages, checks and models: the data set version
 _MOST_RECORDS = 1000  # of a check, over all data sets
 _CHECKS = [dg.AssetCheckKey(dg.AssetKey(asset), name) for asset, name in STAGE_CHECKS]
 

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from orchestration.config import NOSTRUCT, BeamSettings, DatasetSettings, Settings
 from orchestration.demo.processes import AT_ONCE, Processes, processes
 from orchestration.demo.recorded_web import recording_at, scraping
+from orchestration.plan import Plan
 from orchestration.project import remember, workspace_key
-from orchestration.steps import Steps
+from orchestration.steps import Step, summary_of
 from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import GateError
@@ -59,38 +60,41 @@ def _steps(
     home: Path, settings: Settings, started: Processes, threads: ThreadPoolExecutor, say: Say, *, web: Path, key: str
 ) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Do the steps of the main job; all but the build are processes."""
-    (dataset,) = settings.datasets
+    (dataset,), plan = settings.datasets, Plan(settings=settings)
+
+    def do(step: Step, say: Say = say) -> dict[str, Any]:
+        return started.call(partial(summary_of, step), say, title=step.func.__name__)
+
     say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
     with scraping(web) as addresses:
-        build = Steps(settings=settings).build(dataset, addresses, say=say)
+        build = summary_of(plan.build(dataset, addresses), say)
     reference = f"{DATASET}@{build['version']}"
     splits = ", ".join(f"{name} {row['documents']}" for name, row in build["splits"].items())
     say(f"{'reused: ' if build['reused'] else ''}{reference}: {splits} documents")
-    steps = Steps(settings=settings, run=started.run)
 
     def train(title: str) -> dict[str, Any]:
         say(f"2/5 train: {title}, recipe {dataset.recipe_of(OBJECTIVES[title])}, on {reference}")
-        return steps.train(dataset, build["version"], OBJECTIVES[title], say=named(title, say))
+        return do(plan.train(dataset, build["version"], OBJECTIVES[title]), named(title, say))
 
     def train_and_score(title: str) -> tuple[dict[str, Any], dict[str, Any]]:
         model = train(title)
-        step = ["evaluate", "--model", model["model_uri"], "--dataset", reference, "--lake", settings.lake]
-        return model, started.run([*step, "--tracking-uri", settings.tracking_uri, "--no-baselines", "--json"], say)
+        step = plan.evaluate(model["model_uri"], reference, report="")
+        return model, do(partial(step, with_baselines=False))
 
     *first, last = OBJECTIVES
     trained, beside_trained = [threads.submit(train, title) for title in first], threads.submit(train_and_score, last)
     models = {title: each.result() for title, each in zip(first, trained, strict=True)}
     own = models[OWN]
     say(f"3/5 evaluate: {own['model_uri']}, NoStruct and random beside it")
-    scores = steps.evaluate(own["model_uri"], reference, report=str(home / "report"), say=say)
+    scores = do(plan.evaluate(own["model_uri"], reference, report=str(home / "report")))
     say(f"4/5 promote: {own['model']} version {own['version']}")
-    promotion = steps.promote(own["model"], own["version"], say=say)
+    promotion = do(plan.promote(own["model"], own["version"]))
     for reason in promotion["reasons"]:
         say(reason)
     page = _link(settings, reference, f"models:/{own['model']}@champion", home / "linked", started=started, say=say)
     say(f"5/5 link: every document of {reference}, and an index of its pictures")
-    champion = own["version"] if promotion["is_promoted"] else None
-    links, index = (step(own["model"], reference, champion=champion, say=say) for step in (steps.link, steps.index))
+    champion = own["version"] if promotion["is_promoted"] else plan.champion(own["model"])
+    links, index = (do(step(own["model"], reference, champion)) if champion else {} for step in (plan.link, plan.index))
     models[last], beside = beside_trained.result()
     remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, key=key, say=say)
     values = {
@@ -130,9 +134,16 @@ def _link(settings: Settings, reference: str, model: str, folder: Path, *, start
     """Link some documents of the test split as a user would: from files, with the promoted model; gives their page."""
     source = export_documents(Lake.at(settings.lake), reference, folder, split=Split.TEST, count=LINKED_DOCUMENTS)
     say(f"5/5 link: {LINKED_DOCUMENTS} documents with {model}, and draw them")
-    files = ["--input", str(source), "--output", str(folder / "links.parquet"), "--page", str(folder)]
-    step = ["link", "--model", model, *files, "--tracking-uri", settings.tracking_uri, "--json"]
-    return Path(started.run(step, say)["page"])
+    work = partial(_link_file, model, str(source), folder, settings.tracking_uri)
+    return Path(started.call(work, say, title="link"))
+
+
+def _link_file(model: str, source: str, folder: Path, tracking: str, say: Say) -> Path:
+    """Link the documents of a file and draw them; gives their page."""
+    from orchestration.inference.documents import link_file
+
+    link_file(model, source, folder / "links.parquet", page=folder, tracking=tracking, say=say)
+    return folder / "index.html"
 
 
 def named(title: str, say: Say) -> Say:

@@ -6,14 +6,18 @@ after twelve times the time of a processor (one run).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from orchestration.config import BeamSettings, DatasetSettings, Settings
 from orchestration.demo.recorded_web import recorded_news, recording_at
+from orchestration.plan import Plan
 from orchestration.project import remember, workspace_key
-from orchestration.steps import Steps, in_process
+from orchestration.steps import summary_of
 from schemas.console import Say
+from schemas.documents import Split
+from schemas.lake import Lake
 
 DATASET, OBJECTIVE = "news", "closed-form"
 
@@ -29,26 +33,28 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
         beam=BeamSettings(workers=workers),
     )
     web, key = recording_at(), workspace_key(home)
-    steps = Steps(settings=settings)
+    plan = Plan(settings=settings)
     say(f"1/5 build: the articles and pictures of the recorded news, as the data set {DATASET}")
     with recorded_news(web) as addresses:
-        build = steps.build(dataset, addresses, say=say)
+        build = summary_of(plan.build(dataset, addresses), say)
     reference = f"{DATASET}@{build['version']}"
     say(f"2/5 train: headline, lead, caption and body, recipe {dataset.recipe_of(OBJECTIVE)}, on {reference}")
-    model = steps.train(dataset, build["version"], OBJECTIVE, say=say)
+    model = summary_of(plan.train(dataset, build["version"], OBJECTIVE), say)
     say(f"3/5 promote: {model['model']} version {model['version']}")
-    promotion = steps.promote(model["model"], model["version"], say=say)
+    promotion = summary_of(plan.promote(model["model"], model["version"]), say)
     for reason in promotion["reasons"]:
         say(reason)
-    where = ("--lake", settings.lake, "--tracking-uri", settings.tracking_uri)
     say(f"4/5 index: the pictures, by {model['model_uri']}")
-    index = in_process(["index", "--model", model["model_uri"], "--dataset", reference, *where, "--json"], say)
+    index = summary_of(plan.index(model["model"], reference, model["version"]), say)
     say("5/5 evaluate-search: how well texts of the test split find their pictures")
-    found = in_process(["evaluate-search", "--index", index["path"], "--lake", settings.lake, "--json"], say)
+    from newsroom.search.evaluate import score_lines
+    from orchestration.workflows.search_evaluation import evaluate_archive
+
+    report, queries = evaluate_archive(index["path"], Lake.at(settings.lake), Split.TEST, (), output=None)
     remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, key=key, say=say)
     yield (
         [
-            *score_lines(found["scores"]),
+            *score_lines(replace(report, rows=tuple(row for row in report.rows if row.group.startswith("role=all,")))),
             "",
             "open next",
             "  the newsroom          .venv/bin/multilink pages",
@@ -59,19 +65,7 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
             "model": model,
             "promotion": promotion,
             "index": index,
-            "search": found,
+            "search": {"queries": queries, "scores": report.values()},
             "tracking_uri": settings.tracking_uri,
         },
     )
-
-
-def score_lines(scores: dict[str, float]) -> list[str]:
-    """Return MRR and recall at 10 of each system, for all texts of an article together."""
-    lines = []
-    for system in ("search", "bm25", "nearest sentence", "fusion"):
-        own = {name: value for name, value in scores.items() if name.startswith(f"{system} ") and "role=all," in name}
-        mrr = next((value for name, value in own.items() if " reciprocal_rank " in name), None)
-        recall = next((value for name, value in own.items() if " recall_at_10 " in name), None)
-        if mrr is not None and recall is not None:
-            lines.append(f"{system:17} MRR {mrr:5.1f}   R@10 {recall:5.1f}")
-    return lines

@@ -11,15 +11,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from orchestration.config import RayWhere
 from orchestration.interrupts import heed_interrupts
-from orchestration.steps import Step, Summary, in_process
 from schemas.console import Say
 from schemas.errors import BuildError, MultilinkError
 
@@ -44,15 +41,6 @@ class Processes:
         self._context: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
         self._running: set[BaseProcess] = set()
         self._is_ended = False
-
-    def run(self, step: Step, say: Say, _: RayWhere = RayWhere.SUBPROCESS) -> Summary:
-        """Do a step, as `in_process` does.
-
-        Raises:
-            MultilinkError: of the kind that the command ends with.
-            BuildError: its process was killed, or all was ended before it began.
-        """
-        return self.call(partial(in_process, list(step)), say, title=" ".join(step[:3]))
 
     def call(self, work: Callable[[Say], Found], say: Say, *, title: str) -> Found:
         """Call a function that can be pickled with what says its lines; its result is no string.

@@ -4,25 +4,28 @@
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from orchestration.config import SETTINGS_VARIABLE, DatasetSettings, load_settings
+from orchestration.config import SETTINGS_VARIABLE, load_settings
 from orchestration.dagster.definitions import make_definitions
+from orchestration.dagster.pipes import StepPipes
 from orchestration.demo.recorded_web import scraping
 from orchestration.local.up import WEB
-from orchestration.steps import Steps, Summary
-from schemas.console import Say
+from orchestration.steps import Step, build
 
 
-class RecordedSteps(Steps):
-    """The steps of a workspace; `make posts` adds posts to what its next build scrapes."""
-
-    def build(self, dataset: DatasetSettings, addresses: Sequence[str] = (), *, say: Say) -> Summary:
-        """Build from the recorded web, which is served meanwhile."""
-        with scraping(Path(os.environ[SETTINGS_VARIABLE]).parent / WEB) as recorded:
-            return super().build(dataset, (*recorded, *addresses), say=say)
+@contextmanager
+def recorded(step: Step) -> Iterator[Step]:
+    """Serve the recorded web while a build lasts, and let it scrape that; `make posts` adds posts to the next one's."""
+    if step.func is not build:
+        yield step
+        return
+    with scraping(Path(os.environ[SETTINGS_VARIABLE]).parent / WEB) as addresses:
+        yield partial(step, settings=(*addresses, *step.keywords["settings"]))
 
 
 _settings = load_settings(os.environ)
-definitions = make_definitions(_settings, RecordedSteps(settings=_settings))
+definitions = make_definitions(_settings, StepPipes(_settings.ray, recorded))

@@ -13,6 +13,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,12 +24,8 @@ import yaml
 from orchestration.config import (
     PAGE_VARIABLE,
     SETTINGS_VARIABLE,
-    BeamSettings,
-    DatasetSettings,
-    Settings,
 )
-from orchestration.dagster.pipes import ray_job_command
-from orchestration.steps import Steps
+from orchestration.dagster.pipes import job_command
 
 sys.path.insert(0, str(Path(__file__).parent))
 from commands import parse
@@ -62,10 +59,6 @@ def in_files() -> list[list[str]]:
     return [*found, *written_commands(indented)]
 
 
-DIY = DatasetSettings(name="diy", recipe="diy", settings=("dedupe.radius=2",))
-FLINK_BUILDS = BeamSettings(runner="flink", options=("--x=1",))
-
-
 def test_a_word_that_is_unknown_is_found() -> None:
     for wrong in ("multilink train --datset diy", "multilink trian", "dagster api grpcc", "mlflow server --prot 1"):
         with pytest.raises(Exception, match=r"(?i)no such"):
@@ -84,27 +77,10 @@ def test_the_commands_that_are_written_down_parse(tmp_path: Path, monkeypatch: p
         assert parse(here) is not None, command
 
 
-def test_each_step_is_a_command_of_multilink_and_a_job_of_ray(tmp_path: Path) -> None:
-    tracking = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    settings = Settings(lake="lake", tracking_uri=tracking, datasets=(DIY,), beam=FLINK_BUILDS)
-    steps = Steps(settings=settings, run=lambda step, *_: {"step": step})
-    steps.client().create_registered_model("m")
-    steps.client().create_model_version("m", source="lake")
-    steps.client().set_registered_model_alias("m", "champion", "1")
-    done = [
-        steps.build(DIY, say=print),
-        steps.train(DIY, "v1", "nostruct", say=print),
-        steps.evaluate("models:/m/1", "diy@v1", report="report", say=print),
-        steps.compare("models:/m/1", "models:/n/1", "diy@v1", say=print),
-        steps.promote("m", "1", policy="policy.toml", say=print),
-        steps.link("m", "diy@v1", champion="1", say=print),
-    ]
-    resumed = ["train", "--dataset", "diy@v1", "--lake", "lake", "--no-report", "--resume", "run", "--json"]
-    for step in [*(each["step"] for each in done), resumed]:
-        assert parse(["multilink", *step]) is not None
-        *limit, deadline = shlex.split(ray_job_command(step, deadline_s=60))[: -1 - len(step)]
-        assert (limit[0], deadline) == ("timeout", "60")
-        assert subprocess.run([*limit, "60", "true"], check=False).returncode == 0  # options that it knows
+def test_the_limit_of_a_ray_job_is_one_that_timeout_knows() -> None:
+    *limit, deadline, python, option, module = shlex.split(job_command(60))
+    assert (limit[0], deadline, python, option) == ("timeout", "60", "python", "-m") and find_spec(module)
+    assert subprocess.run([*limit, "60", "true"], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("name", sorted(COMPOSE["services"].keys() - FOREIGN))

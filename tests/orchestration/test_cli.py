@@ -67,7 +67,10 @@ def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = (
         (["build", "diy", "--lake", "lake", "--set", "dedupe.radius=many"], "dedupe.radius = 'many': expected `int`"),
         (["build", "diy", "--lake", "lake", "--wrkers", "2"], "No such option"),
         (["build", "diy", "--lake", "lake", "--set", "source.dump=no.zst"], "source.dump = 'no.zst': no such file"),
-        (["build", "documents", "--lake", "lake", "--runner", "magic"], "unknown runner 'magic'"),
+        (
+            ["build", "documents", "--lake", "lake", "--runner", "magic"],
+            "'magic' is not one of 'local', 'portable', 'flink'",
+        ),
         (["build", "diy", "--lake", "lake", "--set", "source.kind=api"], "REDDIT_CLIENT_ID"),
         (["datasets", "show", "diy", "--lake", "lake"], "no folder is there"),
         (["train", "--lake", "lake"], "--dataset: expected NAME"),

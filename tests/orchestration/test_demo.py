@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import mlflow
 import pyarrow.parquet as pq
 import pytest
 
+from orchestration import steps
 from orchestration.demo import demo
 from orchestration.demo.demo import _score_lines
 from orchestration.demo.processes import Processes
-from orchestration.steps import Steps, Summary
+from orchestration.steps import summary_of
 from schemas.console import Say
 from schemas.errors import BuildError
 from training.evaluation.evaluate import EvaluationReport
@@ -67,81 +69,78 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     assert second.json["scores"] == values["scores"]
 
 
+class Done:
+    """In place of processes: what a step makes is told; AP is trained until the promotion."""
+
+    def __init__(self) -> None:
+        self.promoted, self.is_ap_trained, self.fails = threading.Event(), threading.Event(), False
+
+    def call(self, work: Callable[[Say], Any], say: Say, *, title: str) -> Any:
+        if not isinstance(work, partial) or work.func is not summary_of:
+            return work(say)
+        (step,) = work.args
+        return getattr(self, title)(**step.keywords)
+
+    def train(self, *, settings: tuple[str, ...], **_: Any) -> dict[str, Any]:
+        objective = settings[-1].partition("=")[2]
+        if objective == demo.OBJECTIVES["AP"]:
+            self.is_ap_trained.set()
+            assert self.promoted.wait(100)
+        return {"model": objective, "model_uri": f"models:/{objective}/1", "version": "1"}
+
+    def evaluate(self, *, model: str, **_: Any) -> dict[str, Any]:
+        if self.fails:
+            raise BuildError("no score")
+        auc = {"low": 70.0, "high": 90.0}
+        scores = {"auc": auc, "random": {"auc": {"high": 60.0}}, "baselines": {"nostruct": {}}, "report": model}
+        return scores | {"scored": model}
+
+    def promote(self, **_: Any) -> dict[str, Any]:
+        assert self.is_ap_trained.wait(100)
+        self.promoted.set()
+        return {"is_promoted": True, "reasons": ["is good"]}
+
+    def link(self, *, model: str, **_: Any) -> dict[str, Any]:
+        return {"step": "link", "model": model}
+
+    def index(self, *, model: str, **_: Any) -> dict[str, Any]:
+        return {"step": "index", "model": model}
+
+
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, threading.Event]]:
-    """The demo's steps without what they do; AP is trained until the promotion, a step named `fails` fails."""
-    events = {"promoted": threading.Event(), "AP": threading.Event(), "fails": threading.Event()}
+def done(monkeypatch: pytest.MonkeyPatch) -> Iterator[Done]:
+    """The demo's steps without what they do."""
+    told = Done()
 
-    class Fake(Steps):
-        def build(self, *arguments: Any, **named: Any) -> Summary:
-            return {"version": "v", "reused": True, "splits": {"train": {"documents": 1}}}
+    @contextmanager
+    def ended() -> Iterator[Done]:  # as the processes are, where the block is left
+        try:
+            yield told
+        finally:
+            told.promoted.set()
 
-        def train(self, dataset: Any, version: str, objective: str, *, say: Say) -> Summary:
-            if objective == demo.OBJECTIVES["AP"]:
-                events["AP"].set()
-                assert events["promoted"].wait(100)
-            return {"model": objective, "model_uri": f"models:/{objective}/1", "version": "1"}
-
-        def evaluate(self, model: str, *arguments: Any, **named: Any) -> Summary:
-            if events["fails"].is_set():
-                raise BuildError("no score")
-            auc = {"low": 70.0, "high": 90.0}
-            return {"auc": auc, "random": {"auc": {"high": 60.0}}, "baselines": {"nostruct": {}}, "report": model}
-
-        def promote(self, model: str, version: str, **named: Any) -> Summary:
-            assert events["AP"].wait(100)
-            events["promoted"].set()
-            return {"is_promoted": True, "reasons": ["is good"]}
-
-        def link(self, name: str, reference: str, **named: Any) -> Summary:
-            return {"step": "link", "champion": named["champion"]}
-
-        def index(self, name: str, reference: str, **named: Any) -> Summary:
-            return {"step": "index", "champion": named["champion"]}
-
-    monkeypatch.setattr(demo, "Steps", Fake)
+    built = {"version": "v", "reused": True, "splits": {"train": {"documents": 1}}}
+    monkeypatch.setattr(steps, "build", lambda say, **_: built)
     monkeypatch.setattr(demo, "scraping", lambda recording: nullcontext([]))
     monkeypatch.setattr(demo, "_link", lambda *arguments, **named: Path("page"))
     monkeypatch.setattr(demo, "remember", lambda *arguments, **named: None)
     monkeypatch.setattr(demo, "_score_lines", lambda report, beside, say: [f"AP by {beside['scored']}"])
     monkeypatch.setattr(demo, "_next_lines", lambda *arguments: [])
-    monkeypatch.setattr(demo, "processes", lambda: nullcontext(Scored()))
-    yield events
-    events["promoted"].set()
+    monkeypatch.setattr(demo, "processes", ended)
+    yield told
 
 
-class Scored:
-    """In place of processes: a step gives its model."""
-
-    def run(self, step: list[str], say: Say, where: Any = None) -> Summary:
-        return {"scored": step[step.index("--model") + 1]}
-
-    def call(self, work: Callable[[Say], Any], say: Say, *, title: str) -> Any:
-        return work(say)
-
-
-def test_ap_is_trained_beside_the_steps_that_do_not_need_it(steps: dict[str, threading.Event], tmp_path: Path) -> None:
+def test_ap_is_trained_beside_the_steps_that_do_not_need_it(done: Done, tmp_path: Path) -> None:
     ((lines, values),) = demo.main_job(tmp_path, workers=1, say=lambda line: None)
     assert lines == ["AP by models:/cross-document/1"]
     assert {title: model["model"] for title, model in values["models"].items()} == demo.OBJECTIVES
     assert list(values["scores"]) == ["closed form", "AP", "NoStruct"]
-    assert values["linked_version"] == {"step": "link", "champion": "1"}
-    assert values["index"] == {"step": "index", "champion": "1"}
+    assert values["linked_version"] == {"step": "link", "model": "models:/closed-form/1"}
+    assert values["index"] == {"step": "index", "model": "models:/closed-form/1"}
 
 
-def test_a_step_that_fails_while_ap_is_trained_is_the_error(
-    steps: dict[str, threading.Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps["fails"].set()
-
-    @contextmanager
-    def ended() -> Iterator[Scored]:  # as the processes are, where the block is left
-        try:
-            yield Scored()
-        finally:
-            steps["promoted"].set()
-
-    monkeypatch.setattr(demo, "processes", ended)
+def test_a_step_that_fails_while_ap_is_trained_is_the_error(done: Done, tmp_path: Path) -> None:
+    done.fails = True
     with pytest.raises(BuildError, match="no score"):
         next(demo.main_job(tmp_path, workers=1, say=lambda line: None))
 
@@ -149,8 +148,8 @@ def test_a_step_that_fails_while_ap_is_trained_is_the_error(
 def test_nothing_begins_after_the_end() -> None:
     processes = Processes()
     processes.end()
-    with pytest.raises(BuildError, match=r"train --dataset diy: not begun, since the rest was ended"):
-        processes.run(["train", "--dataset", "diy", "--json"], lambda line: None)
+    with pytest.raises(BuildError, match="train: not begun, since the rest was ended"):
+        processes.call(print, print, title="train")
 
 
 def test_ap_stands_below_the_closed_form(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 A build that waits for another one of its data set is the step that takes long: it says so, and goes on for ever.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -14,25 +15,29 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from PIL import Image
 
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster import pipes
-from orchestration.dagster.pipes import Pipes
-from orchestration.steps import Step, Summary
+from orchestration.dagster.pipes import StepPipes, job_name
+from orchestration.steps import Step, build, index
 from pipelines.turns import turn_of_build
-from schemas.errors import BuildError, ConfigError, MultilinkError, UsageError
+from schemas.errors import BuildError
 from schemas.lake import Lake
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = RaySettings()
 WAIT_S = 120.0
 WAITING = "another build of documents is under way on this lake"
-MISTAKE = ["build", "diy", "--lake", "nowhere", "--set", "dedupe.radus=2", "--json"]
+MISTAKE = partial(build, dataset="diy", lake="nowhere", settings=("dedupe.radus=2",))
+NO_FEATURES = ("features.images=[]", "features.sentences=[]")
+STAGES = ("documents", "images", "duplicates", "features", "shards")
 
 
 @pytest.fixture
@@ -44,46 +49,52 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
         yield opened
 
 
+def build_of(folder: Path) -> Step:
+    """Return a build of one document."""
+    documents = folder / "documents.jsonl"
+    record = {"id": "a", "sentences": ["One."], "images": [{"path": "a.png"}]}
+    Image.new("RGB", (96, 96), "red").save(folder / "a.png")
+    documents.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    settings = (f"source.documents={documents}", *NO_FEATURES)
+    return partial(build, dataset="documents", lake=str(folder / "lake"), settings=settings)
+
+
 @pytest.fixture
 def long_step(tmp_path: Path) -> Iterator[Step]:
     """A build that waits as long as the test lasts."""
-    documents = tmp_path / "documents.jsonl"
-    documents.write_text('{"id": "a", "sentences": ["One."], "images": []}\n', encoding="utf-8")
     with turn_of_build(Lake.at(str(tmp_path / "lake")), "documents", print):
-        yield [
-            *("build", "documents", "--lake", str(tmp_path / "lake"), "--json"),
-            *(
-                "--set",
-                f"source.documents={documents}",
-                "--set",
-                "features.images=[]",
-                "--set",
-                "features.sentences=[]",
-            ),
-        ]
+        yield build_of(tmp_path)
 
 
 def do(
     step: Step,
     instance: dg.DagsterInstance,
     ray: RaySettings = HERE,
-    first: Callable[[Pipes], object] = lambda _: None,
-) -> Summary | MultilinkError:
-    """Do a step for an asset of a run, after something else, and return its summary or its error."""
-    came_of_it: list[Summary | MultilinkError] = []
+    first: Callable[[dg.AssetExecutionContext], object] = lambda _: None,
+) -> dict[str, dg.MaterializeResult[Any]] | dg.Failure | BuildError:
+    """Do a step for the assets of a run, after something else, and return what was reported, or the error."""
+    came_of_it: list[Any] = []
 
-    @dg.asset
-    def made(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
-        through = Pipes(context.op_execution_context, ray)
-        first(through)
+    @dg.multi_asset(specs=[dg.AssetSpec(stage) for stage in STAGES])
+    def made(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        first(context)
         try:
-            came_of_it.append(through(step, context.log.info, ray.where))
-        except MultilinkError as problem:
+            results = StepPipes(ray).do(context, step, where=ray.where)
+            came_of_it.append({each.asset_key.to_user_string(): each for each in results if each.asset_key})
+        except (dg.Failure, BuildError) as problem:
             came_of_it.append(problem)
-        yield dg.MaterializeResult()
+        yield from (dg.MaterializeResult(asset_key=stage) for stage in STAGES)
 
     dg.materialize([made], instance=instance)
-    return came_of_it[0]
+    found: dict[str, dg.MaterializeResult[Any]] | dg.Failure | BuildError = came_of_it[0]
+    return found
+
+
+def closed_with(instance: dg.DagsterInstance) -> list[str]:
+    """Return the classes of the errors that external processes ended with, as Dagster's page shows them."""
+    events = [entry.dagster_event for run in instance.get_runs() for entry in instance.all_logs(run.run_id)]
+    errors = [getattr(event.event_specific_data, "error", None) for event in events if event]
+    return [str(error.cls_name) for error in errors if error]
 
 
 def told(instance: dg.DagsterInstance) -> list[str]:
@@ -113,29 +124,40 @@ def children_of(words: str) -> list[int]:
     return [int(line.split()[0]) for line in listed.stdout.splitlines() if words in line]
 
 
-def test_the_summary_and_the_mistake_of_a_command_arrive_as_what_they_are(instance: dg.DagsterInstance) -> None:
-    summary = do(["settings", "--json"], instance)
-    assert isinstance(summary, dict)
-    assert summary["train"]["tiny"].startswith("Small data")
+def test_a_build_is_reported_stage_by_stage_and_a_mistake_as_what_it_is(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    made = do(build_of(tmp_path), instance)
+    assert isinstance(made, dict) and tuple(made) == STAGES
+    (version,) = Lake.at(str(tmp_path / "lake")).versions("documents")
+    assert {each.data_version for each in made.values()} == {dg.DataVersion(version)}
+    shards = made["shards"].metadata or {}
+    assert shards["dagster/row_count"] == dg.MetadataValue.int(1) and shards["path"].value.endswith(version)
+    assert next(each.data for each in shards["splits"].records if each.data["documents"])["images"] == 1
+    counts = {"in": 1, "out": 1, "rejected": 0, "failed": 0}
+    (images,) = (made["images"].metadata or {})["counts"].records
+    assert images.data == {"stage": "images"} | counts
     problem = do(MISTAKE, instance)
-    assert type(problem) is ConfigError
-    assert "did you mean 'dedupe.radius'?" in str(problem)
+    assert isinstance(problem, dg.Failure) and not problem.allow_retries
+    assert "did you mean 'dedupe.radius'?" in str(problem.description)
+    assert closed_with(instance) == ["ConfigError"]
 
 
-def test_an_error_arrives_as_the_nearest_kind_that_dagster_knows(instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    """A kind of error may be defined anywhere, here in `schemas.leases`."""
-    lake = Lake.at(str(tmp_path / "lake"))
-    lake.root.write("marker", b"")
-    with turn_of_build(lake, "documents", say=lambda _: None):
-        problem = do(["lake", "sweep", "--lake", lake.root.uri, "--json"], instance)
-    assert type(problem) is UsageError and "is working there" in str(problem)
+def test_an_error_of_any_class_arrives_as_what_it_is(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    """A class may be defined anywhere, and errors that are no person's fault are worth another attempt."""
+    lake = str(tmp_path / "lake")
+    missing = do(partial(index, lake=lake, dataset="none@1", model="class-names"), instance)
+    assert isinstance(missing, dg.Failure) and not missing.allow_retries
+    (tmp_path / "documents.jsonl").write_text("")
+    empty = do(partial(build_of(tmp_path), settings=(f"source.documents={tmp_path}/b.jsonl", *NO_FEATURES)), instance)
+    assert isinstance(empty, dg.Failure)
 
 
 def test_progress_is_in_the_runs_log_while_the_step_runs_and_a_death_is_an_error(
     instance: dg.DagsterInstance, long_step: Step
 ) -> None:
     killer = meanwhile(
-        lambda: [os.kill(pid, signal.SIGKILL) for pid in children_of("orchestration build documents")],
+        lambda: [os.kill(pid, signal.SIGKILL) for pid in children_of(pipes.EXTERNAL)],
         lambda: any(WAITING in line for line in told(instance)),
     )
     problem = do(long_step, instance)
@@ -151,7 +173,7 @@ def test_a_cancelled_run_ends_its_process(instance: dg.DagsterInstance, long_ste
     with pytest.raises(BaseException, match=r"(?i)interrupt|^$"):
         do(long_step, instance)
     canceller.join()
-    assert children_of("orchestration build documents") == []
+    assert children_of(pipes.EXTERNAL) == []
 
 
 def free_port() -> int:
@@ -233,22 +255,24 @@ def statuses(cluster: RaySettings) -> list[str]:
 @pytest.mark.trial
 @pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")  # Ray 2.60 of itself
 def test_a_ray_job_reports_as_a_process_does_and_a_cancelled_one_is_stopped(
-    instance: dg.DagsterInstance, cluster: RaySettings, long_step: Step, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, cluster: RaySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipes, "POLL_S", 0.5)
-    summary = do(["settings", "--json"], instance, cluster)
-    assert isinstance(summary, dict), summary
-    assert summary["train"]["tiny"].startswith("Small data")
+    made = do(build_of(tmp_path), instance, cluster)
+    assert isinstance(made, dict) and tuple(made) == STAGES, made
     problem = do(MISTAKE, instance, cluster)
-    assert type(problem) is ConfigError
-    assert "did you mean 'dedupe.radius'?" in str(problem)
+    assert isinstance(problem, dg.Failure) and not problem.allow_retries
+    assert "did you mean 'dedupe.radius'?" in str(problem.description)
     assert sorted(statuses(cluster)) == ["FAILED", "SUCCEEDED"]
 
     canceller = meanwhile(
         lambda: os.kill(os.getpid(), signal.SIGINT), lambda: any(WAITING in line for line in told(instance))
     )
-    with pytest.raises(BaseException, match=r"(?i)interrupt|^$"):
-        do(long_step, instance, cluster)
+    with (
+        turn_of_build(Lake.at(str(tmp_path / "lake")), "documents", print),
+        pytest.raises(BaseException, match=r"(?i)interrupt|^$"),
+    ):
+        do(build_of(tmp_path), instance, cluster)
     canceller.join()
     deadline = time.monotonic() + WAIT_S
     while "STOPPED" not in statuses(cluster):
@@ -258,29 +282,28 @@ def test_a_ray_job_reports_as_a_process_does_and_a_cancelled_one_is_stopped(
 
 @pytest.mark.trial
 def test_what_a_job_reported_is_read_from_its_whole_log_where_that_could_not_be_followed(
-    instance: dg.DagsterInstance, cluster: RaySettings, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, cluster: RaySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipes, "POLL_S", 0.5)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "ssl=None is deprecated")  # ends the following of the log
-        summary = do(["settings", "--json"], instance, cluster)
-    assert isinstance(summary, dict), summary
-    assert summary["train"]["tiny"].startswith("Small data")
+        made = do(build_of(tmp_path), instance, cluster)
+    assert isinstance(made, dict) and tuple(made) == STAGES, made
 
 
 @pytest.mark.trial
 @pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")  # Ray 2.60 of itself
 def test_the_job_that_a_killed_attempt_left_is_stopped_before_the_next_one_starts(
-    instance: dg.DagsterInstance, cluster: RaySettings, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, cluster: RaySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipes, "POLL_S", 0.5)
     jobs, left = jobs_at(cluster.address), []
 
-    def leave(through: Pipes) -> None:
-        for name in (f"{through.name}-left", "multilink-of-another"):
+    def leave(context: dg.AssetExecutionContext) -> None:
+        for name in (f"{job_name(context.op_execution_context)}-left", "multilink-of-another"):
             left.append(jobs.submit_job(entrypoint="sleep 600", submission_id=name))
 
-    assert isinstance(do(["settings", "--json"], instance, cluster, leave), dict)
+    assert isinstance(do(build_of(tmp_path), instance, cluster, leave), dict)
     assert str(jobs.get_job_status(left[0])) == "STOPPED"
     assert not jobs.get_job_status(left[1]).is_terminal()
     jobs.stop_job(left[1])

@@ -111,7 +111,7 @@ def test_programs_find_models_by_the_file_and_an_argument_wins(tmp_path: Path, m
     )
     with pytest.raises(NotFoundError, match=r"own/mlflow\.db: no runs and models are there"):
         multilink.load("models:/x/1")
-    with pytest.raises(NotFoundError, match=r"own/mlflow\.db: no such file"):
+    with pytest.raises(NotFoundError, match=r"own/mlflow\.db: no runs and models are there"):
         multilink.evaluate("models:/x/1", "y", lake="lake")
     with pytest.raises(NotFoundError, match=r"other\.db: no runs and models are there"):
         multilink.load("models:/x/1", tracking_uri="sqlite:///other.db")

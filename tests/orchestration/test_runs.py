@@ -9,7 +9,7 @@ import io
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from orchestration.config import CheckSettings, DatasetSettings, RetrySettings, Settings
+from orchestration.config import CheckSettings, DatasetSettings, RaySettings, RayWhere, RetrySettings, Settings
 from orchestration.dagster.assets import report_folder
 from orchestration.dagster.definitions import make_definitions
+from orchestration.dagster.external import LEAD
+from orchestration.dagster.pipes import StepPipes
 from orchestration.dagster.record import KINDS, STAGES, TRAINED, newest_version, sound_versions
+from orchestration.plan import Plan
 from orchestration.rules.verdicts import STAGE_CHECKS
-from orchestration.steps import Steps, Summary
-from schemas.console import Say
-from schemas.errors import BuildError, ConfigError, GateError, IntegrityError, MultilinkError
+from orchestration.steps import Step, build
+from schemas.errors import BuildError, GateError, IntegrityError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import commit
 from training.promotions.record import ModelVersion
@@ -44,72 +46,76 @@ pytestmark = [
 DUPLICATED = (CODES[0], CODES[1], CODES[0], CODES[3])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Given(Steps):
-    """Steps that raise the errors they are told to, give versions that are there, in order, and fail to train."""
+INTERVAL = ("mean", "low", "high")
 
+
+@dataclass(frozen=True, kw_only=True)
+class Given(StepPipes):
+    """In place of processes: raises errors, reports versions that are there, in order, and fails to train."""
+
+    settings: Settings
+    ray: RaySettings = field(default_factory=RaySettings)
     versions: list[str] = field(default_factory=list)
-    errors: list[type[MultilinkError]] = field(default_factory=list)
+    errors: list[dg.Failure | BuildError] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
     settings_seen: list[tuple[str, ...]] = field(default_factory=list)
 
-    def build(self, dataset: DatasetSettings, addresses: Sequence[str] = (), *, say: Say) -> Summary:
-        if self.errors:
-            raise self.errors.pop(0)("it went wrong")
-        self.settings_seen.append(dataset.settings)
-        version = self.versions.pop(0)
-        counts = {"in": 2, "out": 2, "rejected": 0, "failed": 0}
-        stages = dict.fromkeys(("sources", "documents", "images", "dedupe", "features", "shards"), counts)
-        splits = {"train": {"documents": 2, "images": 4, "sentences": 4}}
-        path = self.settings.lake
-        about = {"dataset": dataset.name, "version": version, "path": path, "reused": False, "failures": {}}
-        return about | {"stages": stages, "splits": splits}
+    def do(
+        self, context: dg.AssetExecutionContext, *steps: Step, where: RayWhere = RayWhere.SUBPROCESS
+    ) -> list[dg.MaterializeResult[Any]]:
+        metadata: dict[str, Any] = {}
+        for step in steps:
+            metadata |= getattr(self, step.func.__name__)(**step.keywords)
+        if steps[0].func is not build:
+            return [dg.MaterializeResult(metadata=metadata)]
+        version = dg.DataVersion(metadata["version"])
+        return [dg.MaterializeResult(asset_key=each, metadata=metadata, data_version=version) for each in STAGES]
 
-    def train(self, dataset: DatasetSettings, version: str, objective: str, *, say: Say) -> Summary:
-        self.trained.append(objective)
-        self.settings_seen.append(dataset.training_of(objective))
+    def build(self, *, settings: tuple[str, ...], **_: Any) -> dict[str, Any]:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.settings_seen.append(settings)
+        return {"version": self.versions.pop(0)}
+
+    def train(self, *, dataset: str, settings: tuple[str, ...], **_: Any) -> dict[str, Any]:
+        self.trained.append(settings[-1].partition("=")[2])
+        self.settings_seen.append(settings)
         raise GateError("two documents are nothing to train on")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scored(Given):
-    """Steps that register a model where one is trained, score it as told, and note what follows."""
+    """Registers a model where one is trained, scores it as told, and notes what follows."""
 
     scores: dict[str, float]
     promoted: list[str] = field(default_factory=list)
     linked: list[str] = field(default_factory=list)
     indexed: list[str] = field(default_factory=list)
 
-    def train(self, dataset: DatasetSettings, version: str, objective: str, *, say: Say) -> Summary:
-        client, name = self.client(), f"multilink-{dataset.name}-{objective}"
-        client.create_registered_model(name)
-        client.create_model_version(name, source=self.settings.lake, tags={"dataset_version": version})
-        about = {"dataset_version": version, "model_uri": f"models:/{name}/1", "run_id": "none"}
-        return about | {"epochs": 1, "best_epoch": 1}
+    def train(self, *, dataset: str, settings: tuple[str, ...], **_: Any) -> dict[str, Any]:
+        name, _, version = dataset.partition("@")
+        client, model = Plan(settings=self.settings).client(), f"multilink-{name}-{settings[-1].partition('=')[2]}"
+        client.create_registered_model(model)
+        client.create_model_version(model, source=self.settings.lake, tags={"dataset_version": version})
+        return {"model_uri": f"models:/{model}/1"}
 
-    def evaluate(self, model: str, reference: str, *, report: str, say: Say) -> Summary:
-        score = self.scores[model.split("/")[1]]
-        interval = {"mean": score, "low": score - 1, "high": score + 1}
-        scores = dict.fromkeys(("auc", "precision_at_1", "precision_at_5"), interval)
-        return scores | {"documents": 2, "report": report, "random": {"auc": {"mean": 50.0}}}
+    def evaluate(self, *, model: str, **_: Any) -> dict[str, Any]:
+        return {"auc": self.scores[model.split("/")[1]]}
 
-    def compare(self, model: str, other: str, reference: str, *, say: Say) -> Summary:
-        first, second = (self.scores[each.split("/")[1]] for each in (other, model))
-        lead = {"mean": second - first, "low": second - first - 1, "high": second - first + 1}
-        scores = dict.fromkeys(("auc", "precision_at_1", "precision_at_5"), lead)
-        return {"models": [{"minus_first": {}}, {"minus_first": scores}]}
+    def compare(self, *, models: tuple[str, ...], **_: Any) -> dict[str, Any]:
+        first, second = (self.scores[each.split("/")[1]] for each in models)
+        return {LEAD: {"auc": dict(zip(INTERVAL, (second - first + each for each in (0, -1, 1)), strict=True))}}
 
-    def promote(self, model: str, version: str, *, policy: str = "", say: Say) -> Summary:
+    def promote(self, *, model: str, policy: str, **_: Any) -> dict[str, Any]:
         self.promoted.append(f"{model} by {Path(policy).name}")
-        decision = {"dataset": "documents@v1", "model": model, "version": version, "is_promoted": True}
-        return decision | {"reasons": ["it was told to"], "champion_before": None}
+        return {"is_promoted": True}
 
-    def link(self, name: str, reference: str, *, say: Say) -> Summary:
-        self.linked.append(name)
-        return {"links": 1, "output": "nothing was written"}
+    def link(self, *, model: str, **_: Any) -> dict[str, Any]:
+        self.linked.append(model)
+        return {"links": 1}
 
-    def index(self, name: str, reference: str, *, say: Say) -> Summary:
-        self.indexed.append(f"{name} on {reference}")
+    def index(self, *, model: str, dataset: str, **_: Any) -> dict[str, Any]:
+        self.indexed.append(f"{model} on {dataset}")
         return {"images": 1}
 
 
@@ -173,7 +179,7 @@ class Automation:
         """Return what is asked for by data set; the registry is observed before."""
         definitions = make_definitions(self.steps.settings, self.steps)
         (observer,) = (each for each in definitions.sensors or () if each.name == "registry")
-        context = dg.build_sensor_context(self.instance, resources={"steps": self.steps}, definitions=definitions)
+        context = dg.build_sensor_context(self.instance, definitions=definitions)
         for event in observer.evaluate_tick(context).asset_events:
             self.instance.report_runless_asset_event(event)
         found = dg.evaluate_automation_conditions(definitions, self.instance, cursor=self._cursor)
@@ -196,7 +202,7 @@ class Automation:
         return rounds
 
 
-def given(settings: Settings, *versions: str, errors: tuple[type[MultilinkError], ...] = ()) -> Given:
+def given(settings: Settings, *versions: str, errors: tuple[dg.Failure | BuildError, ...] = ()) -> Given:
     return Given(settings=settings, versions=list(versions), errors=list(errors))
 
 
@@ -269,23 +275,20 @@ def compress_anew(folder: Folder, path: str) -> None:
 
 @pytest.mark.parametrize(("own", "passes"), [(90.0, True), (80.5, False), (70.0, False)])
 def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_linked_and_nostruct_never(
-    instance: dg.DagsterInstance, tmp_path: Path, own: float, passes: bool
+    instance: dg.DagsterInstance, tmp_path: Path, own: float, passes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_in(tmp_path)
     judged = replace(settings.datasets[0], policy="policy.toml")
     settings = replace(settings, datasets=(judged, *settings.datasets[1:])).relative_to(tmp_path)
     version = commit_version(settings, "v1")
-    steps = Scored(
-        settings=settings,
-        versions=[version],
-        scores={"multilink-documents-nostruct": 80.0, "multilink-documents-cross-document": own},
-    )
+    monkeypatch.setattr(Plan, "champion", lambda *_: "1")
+    steps = scored(settings, version, own=own)
     result = run(instance, "everything", steps)
     failed = steps_of(result, dg.DagsterEventType.STEP_FAILURE)
     expected = ["multilink-documents-cross-document"] if passes else []
     assert steps.promoted == [f"{each} by policy.toml" for each in expected]
-    assert steps.linked == expected
-    assert steps.indexed == [f"{each} on documents@{version}" for each in expected]
+    assert steps.linked == [f"models:/{each}/1" for each in expected]
+    assert steps.indexed == [f"models:/{each}/1 on documents@{version}" for each in expected]
     assert failed == (set() if passes else {"cross_document__evaluation_better_than_nostruct"})
     done = steps_of(result, dg.DagsterEventType.STEP_SUCCESS)
     after = {f"cross_document__{each}" for each in ("promotion", "links", "index")}
@@ -318,9 +321,16 @@ def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInsta
     assert list(sound_versions(instance, "diy")) == []
 
 
-@pytest.mark.parametrize(("error", "passes", "retries"), [(BuildError, True, 1), (ConfigError, False, 0)])
+@pytest.mark.parametrize(
+    ("error", "passes", "retries"),
+    [
+        (BuildError("the process was killed"), True, 1),
+        (dg.Failure("the store does not answer", allow_retries=True), True, 1),
+        (dg.Failure("a mistake", allow_retries=False), False, 0),
+    ],
+)
 def test_a_failed_build_is_tried_again_and_a_mistake_is_not(
-    instance: dg.DagsterInstance, tmp_path: Path, error: type[MultilinkError], passes: bool, retries: int
+    instance: dg.DagsterInstance, tmp_path: Path, error: dg.Failure | BuildError, passes: bool, retries: int
 ) -> None:
     settings = settings_in(tmp_path)
     result = run(instance, "rebuild", given(settings, commit_version(settings, "v1"), errors=(error,)))
@@ -338,14 +348,9 @@ def test_runs_carry_the_version_and_the_configuration(instance: dg.DagsterInstan
         each for each in result.asset_materializations_for_node("build") if each.asset_key == dg.AssetKey("shards")
     ]
     assert shards.metadata["configuration"].value["objectives"] == ["nostruct", "cross-document"]
-    assert shards.metadata["dagster/row_count"].value == 2
     assert shards.tags is not None
     assert shards.tags["dagster/data_version"] == version
     assert shards.metadata["changes"].value == "The first sound version."
-    (counts,) = shards.metadata["counts"].records
-    assert counts.data == {"stage": "shards", "in": 2, "out": 2, "rejected": 0, "failed": 0}
-    (splits,) = shards.metadata["splits"].records
-    assert splits.data == {"split": "train", "documents": 2, "images": 4, "sentences": 4}
 
 
 def test_what_differs_from_the_sound_version_before_is_told(instance: dg.DagsterInstance, tmp_path: Path) -> None:
@@ -438,7 +443,8 @@ def test_a_champion_and_an_approval_of_a_person_are_seen(
     instance: dg.DagsterInstance, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     standing = {"champion": "1", "approvals": ""}
-    monkeypatch.setattr(Scored, "standing", lambda *_: dict(standing), raising=False)
+    monkeypatch.setattr(Plan, "standing", lambda *_: dict(standing))
+    monkeypatch.setattr(Plan, "champion", lambda *_: standing["champion"])
     steps = scored(settings, commit_version(settings, "v1"))
     automation = Automation(instance, steps)
     assert run(instance, "rebuild", steps).success
@@ -452,16 +458,15 @@ def test_a_champion_and_an_approval_of_a_person_are_seen(
 def test_a_damaged_record_of_one_model_leaves_the_other_data_sets(
     instance: dg.DagsterInstance, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def standing(steps: Steps, dataset: str, objective: str) -> dict[str, str]:
+    def standing(plan: Plan, dataset: str, objective: str) -> dict[str, str]:
         if dataset == "documents":
             raise IntegrityError("the record is damaged")
         return {"champion": "1", "approvals": ""}
 
-    monkeypatch.setattr(Given, "standing", standing, raising=False)
+    monkeypatch.setattr(Plan, "standing", standing)
     definitions = make_definitions(settings)
     (observer,) = (each for each in definitions.sensors or () if each.name == "registry")
-    steps = given(settings)
-    tick = observer.evaluate_tick(dg.build_sensor_context(instance, resources={"steps": steps}))
+    tick = observer.evaluate_tick(dg.build_sensor_context(instance))
     assert [(each.asset_key.to_user_string(), each.partition) for each in tick.asset_events] == [
         ("cross_document/champion", "diy")
     ]
@@ -496,13 +501,13 @@ def test_the_newest_model_of_a_version_is_found(tmp_path: Path) -> None:
     from training.mlflow.runs import connect
 
     tracking, name = f"sqlite:///{tmp_path / 'mlflow.db'}", "multilink-diy-cross-document"
-    steps = Steps(settings=Settings(lake=str(tmp_path), tracking_uri=tracking, datasets=(DatasetSettings(name="diy"),)))
+    plan = Plan(settings=Settings(lake=str(tmp_path), tracking_uri=tracking, datasets=(DatasetSettings(name="diy"),)))
     client = connect(tracking)
     client.create_registered_model(name)
     client.create_model_version(name, source=str(tmp_path), tags={"dataset_version": "v1"})
-    found = steps.model_of("diy", "v1", "cross-document")
+    found = plan.model_of("diy", "v1", "cross-document")
     assert found is not None and found.version == "1"
-    assert steps.model_of("diy", "v2", "cross-document") is None
+    assert plan.model_of("diy", "v2", "cross-document") is None
 
 
 def test_a_report_of_a_remote_lake_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,19 @@
-"""A step is a command a person could type; where it runs is configuration alone."""
+"""A step is a function with typed settings: those of the settings file, in whatever process it is done."""
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestration.config import BeamSettings, DatasetSettings, LinksSettings, RaySettings, RayWhere, Settings
-from orchestration.steps import Step, Steps, Summary, in_process
-from schemas.console import Console, Say
-from schemas.errors import GateError, UsageError
+from orchestration.plan import Plan
+from orchestration.steps import Step, as_json, from_json, link
+from schemas.errors import ConfigError
 
 DIY = DatasetSettings(name="diy", settings=("dedupe.radius=2",), train_recipe="tiny")
 CLUSTER = Settings(
@@ -19,107 +22,105 @@ CLUSTER = Settings(
     datasets=(DIY,),
     beam=BeamSettings(runner="flink", options=("--x=1",)),
     ray=RaySettings(where=RayWhere.RAY_JOB, workers=2, address="http://head:8265"),
+    links=LinksSettings(precision=0.9, refine_below=0.2),
 )
-STORES = ("--lake", "s3://lake", "--tracking-uri", "http://m:5000")
+STORES = {"lake": "s3://lake", "tracking_uri": "http://m:5000"}
+PLAN = Plan(settings=CLUSTER)
+JUDGED = {**STORES, "dataset": "diy@v1", "workers": 1}
+PROMOTED = {**STORES, "model": "m", "version": "3", "workers": 1}
+LINKS = {"precision": 0.9, "refine_below": 0.2, "refine_weight": None, "fit": True, "calibration": ""}
+ASKED: dict[str, tuple[Step, dict[str, Any]]] = {
+    "build": (
+        PLAN.build(DIY, ["source.dump=x"]),
+        {
+            "dataset": "diy",
+            "recipe": "",
+            "settings": ["source.dump=x", "dedupe.radius=2"],
+            "lake": "s3://lake",
+            "runner": "flink",
+            "workers": 1,
+            "beam_options": ["--x=1"],
+        },
+    ),
+    "train": (
+        PLAN.train(DIY, "v1", "nostruct"),
+        {
+            **STORES,
+            "dataset": "diy@v1",
+            "recipe": "tiny",
+            "settings": ["objective.name=nostruct"],
+            "reuse": True,
+            "with_report": False,
+            "workers": 2,
+        },
+    ),
+    "evaluate": (
+        PLAN.evaluate("models:/m/1", "diy@v1", report="r"),
+        {**JUDGED, "model": "models:/m/1", "report": "r", "needs_links": True},
+    ),
+    "compare": (
+        PLAN.compare("models:/b/1", "models:/a/1", "diy@v1"),
+        {**JUDGED, "models": ["models:/a/1", "models:/b/1"], "split": "val"},
+    ),
+    "promote": (PLAN.promote("m", "3", policy="/p.toml"), {**PROMOTED, "policy": "/p.toml"}),
+    "link": (
+        PLAN.link("m", "diy@v1", "1"),
+        {
+            **STORES,
+            "model": "models:/m/1",
+            "dataset": "diy@v1",
+            "output": "s3://lake/links/diy/v1/m-1",
+            "links": LINKS,
+            "workers": 2,
+        },
+    ),
+    "index": (
+        PLAN.index("m", "diy@v1", "1"),
+        {**STORES, "model": "models:/m/1", "dataset": "diy@v1", "workers": 2},
+    ),
+}
 
 
-def recorded(step: Step, _: Say, where: RayWhere) -> Summary:
-    """Do nothing: the summary is the command and where it would run."""
-    return {"step": step, "where": where}
+@pytest.mark.parametrize("name", ASKED)
+def test_a_step_is_done_as_the_settings_say_and_is_the_same_in_another_process(name: str) -> None:
+    step, settings = ASKED[name]
+    values = json.loads(json.dumps(as_json(step)))
+    assert values == {"step": name, "settings": settings}
+    again = from_json(values)
+    assert again.func is step.func and again.keywords == step.keywords
 
 
-def test_a_step_is_the_command_a_person_would_type() -> None:
-    steps = Steps(settings=CLUSTER, run=recorded)
-    done = [
-        steps.build(DIY, say=print),
-        steps.evaluate("models:/m/1", "diy@v1", report="r", say=print),
-        steps.compare("models:/b/1", "models:/a/1", "diy@v1", say=print),
-        steps.promote("m", "3", say=print),
-        steps.promote("m", "3", policy="/p.toml", say=print),
+def test_what_is_judged_here_has_the_workers_of_this_machine() -> None:
+    here = Plan(settings=replace(CLUSTER, ray=RaySettings(workers=3)))
+    steps = [
+        here.evaluate("models:/m/1", "diy@v1", report="r"),
+        here.compare("models:/b/1", "models:/a/1", "diy@v1"),
+        here.promote("m", "3"),
     ]
-    judged = ["promote", "--model", "m", "--version", "3", *STORES]
-    assert [each["step"] for each in done] == [
-        [
-            *("build", "diy", "--lake", "s3://lake", "--runner", "flink", "--workers", "1"),
-            *("--set", "dedupe.radius=2", "--json", "--", "--x=1"),
-        ],
-        ["evaluate", "--model", "models:/m/1", "--dataset", "diy@v1", *STORES, "--report", "r", "--json"],
-        ["compare", "models:/a/1", "models:/b/1", "--dataset", "diy@v1", *STORES, "--split", "val", "--json"],
-        [*judged, "--json"],
-        [*judged, "--policy", "/p.toml", "--json"],
-    ]
-    assert {each["where"] for each in done} == {RayWhere.SUBPROCESS}  # a Beam cluster is driven from this machine
-    here = Steps(settings=replace(CLUSTER, ray=RaySettings(workers=3)), run=recorded)
-    judged = [
-        here.evaluate("models:/m/1", "diy@v1", report="r", say=print),
-        here.compare("models:/b/1", "models:/a/1", "diy@v1", say=print),
-        here.promote("m", "3", say=print),
-    ]
-    assert all(each["step"][each["step"].index("--workers") + 1] == "3" for each in judged)
+    assert [each.keywords["workers"] for each in steps] == [3, 3, 3]
 
 
-def test_what_reads_a_whole_version_runs_where_ray_is_with_its_workers(tmp_path: Path) -> None:
-    lake, tracking = str(tmp_path / "lake"), f"sqlite:///{tmp_path}/mlflow.db"
-    steps = Steps(settings=replace(CLUSTER, lake=lake, tracking_uri=tracking), run=recorded)
-    stores = ["--lake", lake, "--tracking-uri", tracking]
-    assert steps.train(DIY, "v1", "nostruct", say=print) == {
-        "step": [
-            *("train", "--dataset", "diy@v1", *stores, "--workers", "2", "--reuse", "--no-report"),
-            *("--recipe", "tiny", "--set", "objective.name=nostruct", "--json"),
-        ],
-        "where": RayWhere.RAY_JOB,
-    }
-    name = "multilink-diy-nostruct"
-    assert steps.link(name, "diy@v1", champion="1", say=print) == {
-        "step": [
-            *("link", "--model", f"models:/{name}/1", "--dataset", "diy@v1", *stores),
-            *("--workers", "2", "--output", f"{lake}/links/diy/v1/{name}-1", "--json"),
-        ],
-        "where": RayWhere.RAY_JOB,
-        "model_version": "1",
-    }
-    assert steps.index(name, "diy@v1", champion="1", say=print) == {
-        "step": ["index", "--model", f"models:/{name}/1", "--dataset", "diy@v1", *stores, "--workers", "2", "--json"],
-        "where": RayWhere.RAY_JOB,
-        "model_version": "1",
-    }
-
-    wanted = LinksSettings(precision=0.9, refine_below=0.2)
-    strict = Steps(settings=replace(steps.settings, links=wanted), run=recorded).link(
-        name, "diy@v1", champion="1", say=print
-    )
-    assert strict["step"][-5:] == ["--precision", "0.9", "--refine-below", "0.2", "--json"]
+def test_a_store_with_a_password_is_in_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    secret = "postgresql://ann:secret@db/mlflow"
+    step = Plan(settings=replace(CLUSTER, tracking_uri=secret)).train(DIY, "v1", "nostruct")
+    assert step.keywords["tracking_uri"] is None and "secret" not in json.dumps(as_json(step))
+    assert os.environ["MLFLOW_TRACKING_URI"] == secret
 
 
-def test_nothing_is_linked_without_a_champion(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"dataste": "diy"}, "did you mean 'dataset'"),
+        ({"workers": "many"}, "workers = 'many'"),
+        ({"links": {"precision": 9}}, "precision = 9"),
+    ],
+)
+def test_settings_of_another_type_are_a_mistake(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        from_json({"step": link.__name__, "settings": settings})
+
+
+def test_without_a_model_there_is_no_champion(tmp_path: Path) -> None:
     settings = Settings(lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
-    assert Steps(settings=settings).link("multilink-diy-nostruct", "diy@v1", say=print) == {}
-
-
-def test_a_step_in_this_process_gives_its_summary_or_its_error(tmp_path: Path) -> None:
-    assert in_process(["settings", "--json"], print)["train"]["tiny"].startswith("Small data")
-    wrong = ["build", "diy", "--lake", str(tmp_path), "--set", "dedupe.radus=2", "--json"]
-    with pytest.raises(UsageError, match=r"unknown key 'dedupe\.radus'; did you mean 'dedupe\.radius'\?"):
-        in_process(wrong, print)
-
-
-def test_a_step_in_this_process_prints_nothing_and_a_gates_no_is_a_result(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import orchestration.cli
-
-    def refuse(_: list[str], **__: object) -> None:
-        console = Console(is_json=True)
-        console.say("looking")
-        console.summarise(["no"], decision)
-        raise GateError("no")
-
-    told: list[str] = []
-    monkeypatch.setattr(orchestration.cli, "app", refuse)
-    decision: dict[str, object] = {"is_promoted": False, "reasons": ("few",)}
-    assert in_process(["promote"], told.append) == {"is_promoted": False, "reasons": ["few"]}
-    decision = {"intact": False}
-    with pytest.raises(GateError):
-        in_process(["datasets", "verify"], told.append)
-    assert told == ["looking", "looking"]
-    assert capsys.readouterr() == ("", "")
+    assert Plan(settings=settings).champion("multilink-diy-nostruct") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import dagster as dg
@@ -15,11 +16,14 @@ from newsroom.search.archive import Archive
 from orchestration.cli import app
 from orchestration.config import DatasetSettings, Settings
 from orchestration.dagster.definitions import make_definitions, unseen
-from orchestration.steps import Steps
+from orchestration.plan import Plan
 from schemas.lake import Lake
 from training.mlflow.champions import record_of
 from training.mlflow.registry import CHALLENGER, versions
 from training.mlflow.runs import connect
+
+sys.path.insert(0, str(Path(__file__).parent))
+from in_process import InProcess
 
 pytestmark = [pytest.mark.trial, pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec")]
 COLOURS = {"red": (220, 20, 20), "green": (20, 160, 40), "blue": (30, 40, 220), "yellow": (240, 220, 20)}
@@ -57,13 +61,11 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 def materialise(instance: dg.DagsterInstance, settings: Settings) -> None:
-    job = make_definitions(settings, Steps(settings=settings)).resolve_implicit_global_asset_job_def()
+    job = make_definitions(settings, InProcess()).resolve_implicit_global_asset_job_def()
     assert job.execute_in_process(instance=instance, partition_key="documents").success
 
 
-def test_a_takedown_reaches_the_champion(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Steps run in this process, which has imported their libraries; `test_up.py` has each in one of its own.
-    monkeypatch.setattr("orchestration.dagster.pipes.piped", lambda steps, context: steps)
+def test_a_takedown_reaches_the_champion(settings: Settings, tmp_path: Path) -> None:
     lake, client = Lake.at(settings.lake), connect(settings.tracking_uri)
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         materialise(instance, settings)
@@ -101,6 +103,6 @@ def test_a_takedown_reaches_the_champion(settings: Settings, tmp_path: Path, mon
         # The sensor looks once more: nothing is new, and an alias set by hand is put right.
         client.set_registered_model_alias(NAME, "champion", "1")
         client.delete_model_version_tag(NAME, "2", "promotion")
-        assert list(unseen(instance, Steps(settings=settings), "documents", "closed-form")) == []
+        assert list(unseen(instance, Plan(settings=settings), "documents", "closed-form")) == []
         assert client.get_registered_model(NAME).aliases == {"champion": 2, "previous_champion": 1, CHALLENGER: 2}
         assert "promotion" in next(each for each in versions(client, name=NAME) if each.version == "2").tags

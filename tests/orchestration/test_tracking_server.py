@@ -12,15 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import mlflow
 import pytest
 
-from orchestration.config import DatasetSettings, RayWhere, Settings
+from orchestration.config import DatasetSettings, Settings
 from orchestration.local.supervisor import HOST, MARK_VARIABLE, Supervisor
 from orchestration.local.up import Ports, choose_ports, make_services, mlflow_page, mlflow_service
-from orchestration.steps import Step, Steps, Summary
-from schemas.console import Say
+from orchestration.plan import Plan
+from orchestration.steps import Step, as_json
 
 sys.path.insert(0, str(Path(__file__).parent))
 from released import write_released
@@ -73,15 +74,20 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield Server(keeper, f"http://{HOST}:{port}", tmp_path / "logs" / "mlflow.log")
 
 
-def by_command(step: Step, _: Say, __: RayWhere) -> Summary:
-    """Do a step as a person would, by its command."""
-    done = subprocess.run([sys.executable, "-m", "orchestration", *step], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    summary: Summary = json.loads(done.stdout.splitlines()[-1])
+DO = "import json, sys; from orchestration.steps import *; step = from_json(json.loads(sys.argv[1]))"
+
+
+def done(step: Step) -> dict[str, Any]:
+    """Do a step in another process."""
+    program = f"{DO}; print(json.dumps(summary_of(step, lambda line: None)))"
+    command = [sys.executable, "-c", program, json.dumps(as_json(step))]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr
+    summary: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return summary
 
 
-def killed_during(server: Server, step: Callable[[], Summary], is_time: Callable[[], bool]) -> Summary:
+def killed_during(server: Server, step: Callable[[], dict[str, Any]], is_time: Callable[[], bool]) -> dict[str, Any]:
     """Do a step, and kill the server once it is time; the step must not have ended by then."""
     with ThreadPoolExecutor(1) as pool:
         doing = pool.submit(step)
@@ -107,9 +113,9 @@ def test_a_server_that_is_killed_delays_training_and_promotion_and_changes_nothi
         tracking_uri=server.address,
         datasets=(dataset,),
     )
-    steps = Steps(settings=settings, run=by_command)
-    built = steps.build(dataset, say=print)
-    train = partial(steps.train, dataset, built["version"], "cross-document", say=print)
+    plan = Plan(settings=settings)
+    built = done(plan.build(dataset))
+    train = partial(done, plan.train(dataset, built["version"], "cross-document"))
     trained = killed_during(server, train, lambda: server.epochs() >= 2)
     assert trained["epochs"] == EPOCHS
     logged = [each.step for each in server.client().get_metric_history(trained["run_id"], "validation_loss")]
@@ -117,7 +123,7 @@ def test_a_server_that_is_killed_delays_training_and_promotion_and_changes_nothi
     challenger = server.client().get_model_version_by_alias(MODEL, "challenger")
     assert (challenger.version, challenger.run_id) == (trained["version"], trained["run_id"])
 
-    promote = partial(steps.promote, MODEL, trained["version"], say=print)
+    promote = partial(done, plan.promote(MODEL, trained["version"]))
     decision = killed_during(server, promote, server.is_asked())
     assert decision["is_promoted"], decision
     champion = server.client().get_model_version_by_alias(MODEL, "champion")

@@ -9,8 +9,9 @@ import json
 import logging
 import os
 import tempfile
+import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,6 +41,7 @@ SWEEP_TAG = "sweep"
 DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
 START_TAG = "start_from"  # of a version: the addresses of the models that it was trained from
 CONFIG_TAG = "config_fingerprint"
+SHOWN, MOST_SHOWN = 6, 160  # characters of a version, and of a run's name
 
 
 @dataclass(slots=True)
@@ -176,6 +178,7 @@ def start_run(
     uri: str,
     lake: str,
     workers: int,
+    settings: Sequence[str] = (),
     parent: str | None = None,
 ) -> TrackedRun:
     """Start a run in the experiment `multilink-<dataset>`, with everything that is known before it.
@@ -188,6 +191,7 @@ def start_run(
         uri: folder of that version.
         lake: URI of the lake.
         workers: training processes.
+        settings: what was set of the recipe's, `key=value`, for the run's name.
         parent: id of the run that it is a part of, such as a sweep's.
     """
     by = f" with similarity {config.similarities}" if config.similarities else ""
@@ -206,7 +210,7 @@ def start_run(
         "`report` among the artefacts is the evaluation.",
         **({PARENT_TAG: parent} if parent else {}),
     }
-    name = f"{config.recipe} {config.objective_name} {config.similarities}".rstrip()
+    name = run_name(config, f"{dataset}@{version[:SHOWN]}", settings)
     made = client.create_run(experiment_id(client, f"multilink-{dataset}"), tags=tags, run_name=name)
     run = TrackedRun(client, made.info.run_id, tags)
     client.log_batch(run.id, params=[Param(key, str(value)) for key, value in flatten(resolve(config)).items()])
@@ -215,6 +219,16 @@ def start_run(
     client.log_inputs(run.id, [DatasetInput(read, tags=[InputTag("mlflow.data.context", "training")])])
     run.keep_config(config)
     return run
+
+
+def run_name(config: TrainConfig, reference: str, settings: Sequence[str] = ()) -> str:
+    """Return what a person reads of a run: `tiny cross-document ap on diy@c43e99, training.epochs=2`.
+
+    The objective is not among the settings that it ends with: it is a word of its own.
+    """
+    words = " ".join(filter(None, dict.fromkeys((config.recipe, config.objective_name, config.similarities))))
+    changed = (each for each in settings if not each.startswith(("objective=", "objective.name=")))
+    return textwrap.shorten(", ".join((f"{words} on {reference}", *changed)), MOST_SHOWN, placeholder=" ...")
 
 
 def parent_run(client: mlflow.MlflowClient, dataset: str, key: str, name: str) -> str:

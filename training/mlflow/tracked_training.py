@@ -194,7 +194,9 @@ def run_train(
     reference = "@".join(home.find(_reference(dataset, run)))
     manifest, folder = read_manifest(home, reference)
     identify(manifest, folder, config.reading)  # a wrong feature column is an error before anything starts
-    training = partial(_train, config, manifest, folder, lake=home, workers=workers, parent=parent, say=say)
+    training = partial(
+        _train, config, manifest, folder, overrides=overrides, lake=home, workers=workers, parent=parent, say=say
+    )
     if not reuse:
         return training(client, run)
     task = runs_folder(home).child(TASKS, fingerprint([reference, resolve(config)]))
@@ -219,6 +221,7 @@ def _train(
     client: mlflow.MlflowClient,
     run: TrackedRun | None,
     *,
+    overrides: Sequence[str],
     lake: Lake,
     workers: int,
     parent: str | None,
@@ -236,6 +239,7 @@ def _train(
         uri=folder.uri,
         lake=lake.root.uri,
         workers=workers,
+        settings=overrides,
         parent=parent,
     )
     reference, own = f"{manifest.dataset}@{manifest.version}", runs_folder(lake).child(run.id)

@@ -41,7 +41,7 @@ from training.evaluation.studies import (
     transfer_cells,
 )
 from training.mlflow.loading import LoadedModel, load, open_registry
-from training.mlflow.runs import TrackedRun, finishing, open_tracking, parent_run, set_parent
+from training.mlflow.runs import SHOWN, TrackedRun, finishing, open_tracking, parent_run, set_parent
 from training.mlflow.tracked_training import run_train
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
@@ -174,7 +174,12 @@ def run_sweep(
     for config in configs.values():
         identify(manifest, folder, config.reading)
     key = fingerprint([reference, *map(resolve, configs.values())])
-    parent = parent_run(client, manifest.dataset, key, f"sweep of {name}: {' '.join(vary)}")
+    parent = parent_run(
+        client,
+        manifest.dataset,
+        key,
+        f"sweep of {name} on {manifest.dataset}@{manifest.version[:SHOWN]}: {' '.join(vary)}",
+    )
     cell = partial(
         _cell, name, list(overrides), reference, lake=lake, workers=workers, split=split, parent=parent,
         tracking=client.tracking_uri,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from newsroom.decisions.records import Action, Decision
+from newsroom.labels import label_sample
 from newsroom.labels.label_sample import Frame, Report, drawn_images, reported
 from training.metrics.labelled import Population, strata_of
 
@@ -67,3 +72,13 @@ def test_without_a_cannot_say_nothing_is_wider() -> None:
     assert sure.measures.precision is not None and unsure.measures.precision is not None
     first, second = sure.measures.precision.interval, unsure.measures.precision.interval
     assert sure.unsure == 0 and first.high - first.low < 0.25 < second.high - second.low
+
+
+def test_a_picture_that_a_document_has_twice_is_answered_at_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was asked about for ever where the second place was drawn."""
+    frame = replace(corpus(0, 1.0)[0], starts=np.array([0, 3]), documents=["0"])
+    document = SimpleNamespace(drawn=SimpleNamespace(id="0"), images=["a", "b", "a"])
+    monkeypatch.setattr(label_sample, "linked_documents", lambda *_: [document])
+    about: Any = (frame, [label(0, Action.FITS)], None, None, None)
+    assert label_sample.pictures_of(*about) == {0: ("0", "a"), 1: ("0", "b"), 2: ("0", "a")}
+    assert label_sample.labelled_rows(*about) == {("0", "a"): 0, ("0", "b"): 1}

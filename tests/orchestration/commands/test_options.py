@@ -73,14 +73,14 @@ def test_a_database_is_there_or_is_refused(tmp_path: Path) -> None:
 def test_every_command_that_links_has_all_options_of_links(name: str) -> None:
     tree: Any = get_command(app)
     own = {each.name for each in tree.get_command(None, name).params}
-    assert own >= set(inspect.signature(options.link_options).parameters)
+    assert own >= set(inspect.signature(options.link_settings).parameters)
 
 
 def test_search_has_the_options_of_refinement() -> None:
     tree: Any = get_command(app)
     own = {each.name for each in tree.get_command(None, "search").params}
     refinement = set(inspect.signature(options.refinement).parameters)
-    assert own >= refinement and refinement <= set(inspect.signature(options.link_options).parameters)
+    assert own >= refinement and refinement <= set(inspect.signature(options.link_settings).parameters)
 
 
 def test_the_options_of_links(tmp_path: Path) -> None:
@@ -95,11 +95,11 @@ def test_the_options_of_links(tmp_path: Path) -> None:
     }
     calibration = Calibration(**about, slopes=(1.0, 0.0, 0.0), intercept=0.0)  # type: ignore[arg-type]
     (tmp_path / "calibration.json").write_text(calibration.to_json())
-    found = options.link_options(
+    found = options.link_settings(
         precision=0.9, calibration=tmp_path / "calibration.json", refine_below=0.2, refine_weight=0.5
-    )
+    ).options()
     refine = RefineConfig(below=0.2, weight=0.5)
     assert found == LinkOptions(precision=0.9, calibration=calibration, refine=refine)
-    assert options.link_options() == LinkOptions()
+    assert options.link_settings().options() == LinkOptions()
     with pytest.raises(UsageError, match="--refine-weight needs --refine-below"):
-        options.link_options(refine_weight=0.5)
+        options.link_settings(refine_weight=0.5)

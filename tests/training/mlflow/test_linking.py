@@ -253,31 +253,28 @@ def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
     client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
 ) -> None:
     from orchestration.config import Settings
-    from orchestration.steps import Steps
+    from orchestration.plan import Plan
+    from orchestration.steps import summary_of
 
     settings = Settings(lake=registry_lake.root.uri, tracking_uri=client.tracking_uri)
-    steps = Steps(settings=settings)
+    plan = Plan(settings=settings)
     name = "multilink-synthetic-cross-document"
     register_model(trained)
     client.create_registered_model(name)
     client.create_model_version(name, source=client.get_model_version("linker", "1").source)
-    assert steps.link(name, "synthetic@v1", say=print) == {}
-    assert steps.index(name, "synthetic@v1", say=print) == {}
+    assert plan.champion(name) is None
     with download(f"models:/{name}/1") as folder:
         stated = {"files": version_files(folder), "calibration": ""}
     decision: dict[str, Any] = {"checks": []}
     record = record_of(client, name)
     assert change_champion(client, record, ["1"], decision=decision, evidence=stated, lake=registry_lake)
-    first, again = (steps.link(name, "synthetic@v1", say=print) for _ in range(2))
-    assert (first["model"], first["model_version"], first["documents"]) == (f"models:/{name}/1", "1", 120)
+    champion = plan.champion(name)
+    assert champion == "1"
+    first, again = (summary_of(plan.link(name, "synthetic@v1", champion), print) for _ in range(2))
+    assert (first["model"], first["documents"]) == (f"models:/{name}/1", 120)
     assert (first["shards_reused"], again["shards_reused"]) == (0, 9)
-    made, taken_over = (steps.index(name, "synthetic@v1", say=print) for _ in range(2))
-    assert (made["model"], made["model_version"], made["reused"], taken_over["reused"]) == (
-        f"models:/{name}/1",
-        "1",
-        False,
-        True,
-    )
+    made, taken_over = (summary_of(plan.index(name, "synthetic@v1", champion), print) for _ in range(2))
+    assert (made["model"], made["reused"], taken_over["reused"]) == (f"models:/{name}/1", False, True)
     folder = registry_lake.links("synthetic", "v1", name, "1")
     by_hand = link(client, registry_lake, tmp_path / "links", f"models:/{name}/1")
     assert {path: folder.read(path) for path in folder.files()} == {

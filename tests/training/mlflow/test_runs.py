@@ -13,7 +13,7 @@ from mlflow.exceptions import MlflowException
 
 from schemas.configs import resolve
 from schemas.errors import NotFoundError, UsageError
-from schemas.overrides import flatten
+from schemas.overrides import flatten, override
 from training.config import TrainConfig
 from training.mlflow.runs import (
     ATTEMPTS,
@@ -23,6 +23,7 @@ from training.mlflow.runs import (
     fetch_files,
     finishing,
     resume_run,
+    run_name,
     start_run,
     training_curve,
 )
@@ -36,6 +37,19 @@ WEIGHTS = bytes(1000)
 def _start(client: mlflow.MlflowClient, config: TrainConfig) -> TrackedRun:
     uri = "/lake/datasets/diy/" + VERSION
     return start_run(client, config, dataset="diy", version=VERSION, uri=uri, lake="/lake", workers=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("tiny", [], "tiny cross-document ap on diy@c43e99"),
+        ("tiny", ["objective.name=nostruct", "training.epochs=2"], "tiny nostruct on diy@c43e99, training.epochs=2"),
+        ("closed-form", [], "closed-form dc on diy@c43e99"),
+        ("closed-form", [f"link.names=0.{4:0<200}"], "closed-form dc on diy@c43e99, ..."),
+    ],
+)
+def test_a_person_tells_runs_apart_by_their_names(name: str, settings: list[str], expected: str) -> None:
+    assert run_name(override(recipe(name), settings), "diy@c43e99", settings) == expected
 
 
 @pytest.mark.parametrize(
