@@ -67,7 +67,7 @@ def test_a_word_that_is_unknown_is_found() -> None:
 
 def test_the_commands_that_are_written_down_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = in_files()
-    for name in ("mlflow.db", "new.jsonl"):  # files that the reader has
+    for name in ("mlflow.db", "new.jsonl", "policy.toml"):  # files that the reader has
         (tmp_path / name).touch()
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)

@@ -66,7 +66,6 @@ MISTAKES = (
     ("evaluate --model m --dataset dyi --lake lake", "no data set 'dyi' in"),
     ("evaluate --model m --dataset dyi --lake lake --split tset", "'tset' is not one of 'train', 'val', 'test'"),
     ("evaluate --scores none.jsonl", "Invalid value for '--scores': file 'none.jsonl' does not exist."),
-    ("examples --model m --dataset dyi --lake lake", "no data set 'dyi' in"),
     ("compare one --lake lake", "expected at least two models"),
     ("compare one two --lake lake --dataset dyi", "no data set 'dyi' in"),
     ("transfer --models a --datasets dyi --lake lake", "no data set 'dyi' in"),
