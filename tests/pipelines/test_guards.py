@@ -10,11 +10,19 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from builds import PLAIN, build, documents_of, rows
+from ten_documents import write_ten
 
 from pipelines.run import BuildSummary
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
+
+
+@pytest.fixture(scope="module")
+def ten_built(tmp_path_factory: pytest.TempPathFactory) -> BuildSummary:
+    """Give the version of ten documents without vectors."""
+    folder = tmp_path_factory.mktemp("ten")
+    return build(write_ten(folder / "own"), folder / "lake", *PLAIN)
 
 
 @pytest.fixture

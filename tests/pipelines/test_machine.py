@@ -73,7 +73,7 @@ def test_a_file_without_room_for_its_last_bytes_is_given_up_without_a_word(tmp_p
     assert not (tmp_path / "own" / "part").exists() and (end == "del sink" or not list((tmp_path / "own").iterdir()))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.trial)])
 def test_an_ended_build_leaves_nothing_temporary(ten_documents: Path, tmp_path: Path, number: signal.Signals) -> None:
     running = build(ten_documents, tmp_path)
     while not list((tmp_path / "tmp").iterdir()) and running.process.is_alive():

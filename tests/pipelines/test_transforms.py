@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
-import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
@@ -28,10 +27,9 @@ def check(described: list[tuple[int, int, int]]) -> None:
     assert len(set(processes)) == 1
 
 
-@pytest.mark.parametrize("options", [[], TWO_PROCESSES], ids=["one", "two"])
-def test_all_of_a_hosts_requests_are_made_by_one_worker_in_batches(options: list[str]) -> None:
+def test_all_of_a_hosts_requests_are_made_by_one_worker_in_batches() -> None:
     runner = SpillingRunner(limits=Limits(bundle=1000, held=50, run=500))
-    with beam.Pipeline(runner=runner, options=PipelineOptions(options)) as pipeline:
+    with beam.Pipeline(runner=runner, options=PipelineOptions(TWO_PROCESSES)) as pipeline:
         numbers = pipeline | beam.Create(range(500)) | beam.Reshuffle()
         assert_that(numbers | OnOneWorker(describe, batch_size=40), check)
 

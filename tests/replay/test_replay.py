@@ -16,8 +16,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import imagehash
-import numpy as np
 import praw
 import pytest
 import requests
@@ -290,30 +288,6 @@ def test_small_dumps_hold_the_first_records() -> None:
         lzma.decompress((RECORDING / "RS_first40.xz").read_bytes()),
     ):
         assert text.splitlines() == first
-
-
-def test_kept_posts_have_no_near_duplicates() -> None:
-    """Every valid still image of the kept posts is more than three bits from every other."""
-    posts = {name: post for name, post in POSTS.items() if EXPECTED[name]["outcome"] == "keep"}
-    shown = [m for post in posts.values() for m in ALBUMS[post["url"].split("/a/")[1][:5]]["media"]]
-    assert len({medium["id"] for medium in shown}) == len(shown)
-    hashes = []
-    for medium in shown:
-        entry = IMAGES[medium["id"]]
-        if medium["animated"] or "file" not in entry or medium["width"] > 1000:
-            continue
-        try:
-            with Image.open(RECORDING / "images" / entry["file"]) as image:
-                if image.mode.startswith("I"):
-                    continue
-                bits = imagehash.phash(image.convert("RGB")).hash
-        except OSError:
-            continue
-        hashes.append(int("".join("1" if bit else "0" for bit in bits.ravel()), 2))
-    packed = np.array(hashes, dtype=np.uint64)
-    assert len(packed) > 1800
-    for number, mark in enumerate(packed[:-1]):
-        assert int(np.bitwise_count(packed[number + 1 :] ^ mark).min()) > 3
 
 
 def test_recording_is_large_enough_and_small_enough() -> None:

@@ -366,8 +366,6 @@ def rows_of_build(lake: Lake, build: str) -> list[dict[str, Any]]:
 def test_a_build_of_a_version_that_is_there_keeps_no_second_ledger(lake: Lake) -> None:
     builds = set(lake.root.child("ledger", "diy").names())
     assert len(builds) == 3 and VERSIONS in builds
-    with RecordedWeb(RECORDING) as web:
-        built(Path(str(lake.root.local)), web.port, "http.obey_robots=true")
     for name in lake.builds.child("requests").names():
         lake.builds.child("requests").delete(name)
     with RecordedWeb(RECORDING) as web:

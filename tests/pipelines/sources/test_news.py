@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import pytest
-from candidates import candidate_of, licences_of, uris_of
+from candidates import candidate_of, licences_of, names, parted, uris_of
 
 from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.records import CandidateDocument
@@ -19,13 +19,8 @@ HEADLINE, LEAD, CAPTION, BODY = Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BOD
 
 
 def outcomes(format_: Format, path: Path) -> tuple[list[CandidateDocument], list[str]]:
-    drafts, failures = [], []
-    for outcome in NewsSource(format=format_, articles=str(path)).read():
-        if isinstance(outcome, Failure):
-            failures.append(f"{outcome.record_id} {outcome.reason}")
-        else:
-            drafts.append(outcome)
-    return drafts, failures
+    drafts, failures = parted(NewsSource(format=format_, articles=str(path)).read())
+    return drafts, names(failures)
 
 
 def draft(

@@ -165,10 +165,7 @@ def test_a_hostile_page_is_read_quickly() -> None:
     ("headers", "reason", "setting"),
     [
         ({"x_robots_tag": "noai"}, "robots-tag", "obey_robots_tags"),
-        ({"x_robots_tag": "noimageindex"}, "robots-tag", "obey_robots_tags"),
-        ({"x_robots_tag": "multilink: noimageai"}, "robots-tag", "obey_robots_tags"),
         ({"tdm_reservation": "1"}, "tdm-reserved", "obey_tdm"),
-        ({"tdm_reservation": "true"}, "tdm-reserved", "obey_tdm"),
         ({"content_usage": "train-ai=n"}, "usage-denied", "obey_content_usage"),
         ({"content_signal": "ai-train=no"}, "usage-denied", "obey_content_usage"),
         ({"x_robots_tag": "unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT"}, "robots-tag", "obey_robots_tags"),

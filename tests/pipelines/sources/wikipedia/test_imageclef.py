@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from candidates import after_of, candidate_of, uris_of
+from candidates import after_of, candidate_of, names, parted, uris_of
 
 from pipelines.sources.datasets.wikipedia import (
     ImageclefSource,
@@ -43,14 +43,12 @@ BAD_METADATA = [
 
 
 def outcomes(source: ImageclefSource, *, min_images: int = 1) -> tuple[dict[str, CandidateDocument], list[str]]:
-    drafts, failures = {}, []
-    for article in read_articles(source, min_images=min_images):
-        (outcome,) = [article] if isinstance(article, Failure) else with_sentences(article, source=source)
-        if isinstance(outcome, Failure):
-            failures.append(f"{outcome.record_id} {outcome.reason}")
-        else:
-            drafts[outcome.id] = outcome
-    return drafts, failures
+    drafts, failures = parted(
+        outcome
+        for article in read_articles(source, min_images=min_images)
+        for outcome in ([article] if isinstance(article, Failure) else with_sentences(article, source=source))
+    )
+    return {draft.id: draft for draft in drafts}, names(failures)
 
 
 def test_the_collection() -> None:
