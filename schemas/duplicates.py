@@ -17,10 +17,9 @@ from schemas.documents import Split
 from schemas.tables import column, table_schema, travels
 
 
-@travels
 @dataclass(frozen=True, slots=True, order=True)
-class Duplicate:
-    """An image occurrence inside a cluster of near-duplicates.
+class _Occurrence:
+    """An image occurrence inside a cluster.
 
     Attributes:
         cluster: the cluster's id, the smallest image hash among its members.
@@ -28,8 +27,6 @@ class Duplicate:
         position: index of the image in that document, from 0.
         image: content hash of the image.
         nearest: content hash of the closest other member (the image's own hash when it occurs twice).
-        distance: Hamming distance to `nearest`, in bits.
-        is_dropped: whether the policy dropped this document for it.
     """
 
     cluster: str
@@ -37,6 +34,18 @@ class Duplicate:
     position: int
     image: str
     nearest: str
+
+
+@travels
+@dataclass(frozen=True, slots=True, order=True)
+class Duplicate(_Occurrence):
+    """One of near-duplicates.
+
+    Attributes:
+        distance: Hamming distance to `nearest`, in bits.
+        is_dropped: whether the policy dropped this document for it.
+    """
+
     distance: int
     is_dropped: bool
 
@@ -58,24 +67,14 @@ DUPLICATE_SCHEMA = table_schema(
 
 @travels
 @dataclass(frozen=True, slots=True, order=True)
-class NearCopy:
-    """An image occurrence inside a cluster of images with near vectors.
+class NearCopy(_Occurrence):
+    """One of images with near vectors.
 
     Attributes:
-        cluster: the cluster's id, the smallest image hash among its members.
-        document: document the image occurs in.
-        position: index of the image in that document, from 0.
-        image: content hash of the image.
-        nearest: content hash of the most similar other member.
-        cosine: of the two vectors.
+        cosine: of its vector and that of `nearest`.
         is_dropped: whether the policy dropped this document for it.
     """
 
-    cluster: str
-    document: str
-    position: int
-    image: str
-    nearest: str
     cosine: float
     is_dropped: bool
 

@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -74,20 +74,19 @@ def hold(folder: Folder, *, on_wait: Callable[[str], None] | None = None) -> Ite
         HeldError: another process holds it.
         BuildError: the lease lapsed while the body ran, and another process has taken it; the check raises it, too.
     """
-    taken = None
-    while taken is None:
-        try:
-            taken = _take_lock(folder) if folder.local is not None else _take_object(folder)
-        except HeldError as problem:
-            if on_wait is None:
-                raise
-            on_wait(problem.holder)
-            on_wait = _no_more
-            time.sleep(POLL_S)
-    try:
-        yield taken.check
-    finally:
-        taken.release()
+    take = _lock if folder.local is not None else _renewed_object
+    check: Callable[[], None] | None = None
+    with ExitStack() as stack:
+        while check is None:
+            try:
+                check = stack.enter_context(take(folder))
+            except HeldError as problem:
+                if on_wait is None:
+                    raise
+                on_wait(problem.holder)
+                on_wait = _no_more
+                time.sleep(POLL_S)
+        yield check
 
 
 def _no_more(_: str) -> None: ...
@@ -96,35 +95,26 @@ def _no_more(_: str) -> None: ...
 def _nothing() -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """A lease that this process has: what checks that it still has it, and what frees it."""
-
-    release: Callable[[], None]
-    check: Callable[[], None] = _nothing
-
-
-def _take_lock(folder: Folder) -> _Taken:
+@contextmanager
+def _lock(folder: Folder) -> Iterator[Callable[[], None]]:
     path = Path(str(folder.local), LEASE)
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as problem:
-        data = os.pread(descriptor, _MOST_BYTES, 0)
-        os.close(descriptor)
-        raise HeldError(folder, data) from problem
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, msgspec.json.encode(_own()), 0)
-
-    def release() -> None:
-        os.ftruncate(descriptor, 0)
-        os.close(descriptor)
-
-    return _Taken(release)
+    with path.open("ab+", buffering=0) as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            stream.seek(0)
+            raise HeldError(folder, stream.read(_MOST_BYTES)) from problem
+        stream.truncate(0)
+        stream.write(msgspec.json.encode(_own()))
+        try:
+            yield _nothing
+        finally:
+            stream.truncate(0)
 
 
-def _take_object(folder: Folder) -> _Taken:
+@contextmanager
+def _renewed_object(folder: Folder) -> Iterator[Callable[[], None]]:
     own = _own()
     data, version = read_object(folder.uri, LEASE)
     is_free = data is None or not _is_live(data)
@@ -150,13 +140,13 @@ def _take_object(folder: Folder) -> _Taken:
         if is_lost.is_set() or data is None or (_parsed(data) or own).token != own.token:
             raise BuildError(f"{folder.uri}: the lease on it lapsed, and another process has taken it")
 
-    def release() -> None:
+    try:
+        yield check
+    finally:
         is_over.set()
         thread.join()
         check()
         folder.delete(LEASE)
-
-    return _Taken(release, check)
 
 
 def _own() -> Holder:

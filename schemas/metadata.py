@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import date
-from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from schemas.tables import column, travels
@@ -50,11 +48,6 @@ class Metadata:
     date: str | None = None
     place: str | None = None
     keywords: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any] | None) -> Metadata | None:
-        """Return the metadata of a row's struct."""
-        return msgspec.convert(row, cls | None)
 
     def over(self, other: Metadata | None) -> Metadata:
         """Return these fields, and where they say nothing the other's."""
@@ -143,11 +136,6 @@ class Rights:
     source_type: str | None = None
     data_mining: str | None = None
     claim: Claim | None = None
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any] | None) -> Rights | None:
-        """Return the rights of a row's struct."""
-        return msgspec.convert(row, cls | None)
 
 
 _CLAIM = pa.struct(

@@ -10,7 +10,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -264,5 +264,4 @@ def _columns_of_parts(manifest: Manifest, folder: Folder, table: str, name: str)
 
 
 def _rounded(found: VectorRange) -> dict[str, Any]:
-    values = {name: getattr(found, name) for name in VectorRange.__dataclass_fields__}
-    return {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in values.items()}
+    return {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in asdict(found).items()}

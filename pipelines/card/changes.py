@@ -30,7 +30,7 @@ NOT_IN_SOURCE = "not in the source"
 FILES = "files."  # how lines of `diff` about files begin: they follow from the rest
 DOCUMENTS_SHOWN, SETTINGS_SHOWN = 30, 30  # in Markdown
 _ID, _RECORD = "id", "provenance.record_id"
-DIGEST_BYTES = 16
+_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +220,9 @@ def _text_digests(column: pa.ChunkedArray) -> Iterator[bytes]:
         documents = np.cumsum(np.concatenate([[0], pc.list_value_length(chunk).to_numpy()]))
         for first, last in zip(documents[:-1].tolist(), documents[1:].tolist(), strict=True):
             lengths = ends[first : last + 1] - ends[first]
-            yield hashlib.blake2b(lengths.tobytes() + data[ends[first] : ends[last]], digest_size=DIGEST_BYTES).digest()
+            yield hashlib.blake2b(
+                lengths.tobytes() + data[ends[first] : ends[last]], digest_size=_DIGEST_BYTES
+            ).digest()
 
 
 def _failures(manifest: Manifest, folder: Folder, documents: Mapping[str, _Known]) -> Mapping[str, Failure]:
@@ -250,7 +252,6 @@ def _change(key: str, before: _Known | None, after: _Known | None, why: Mapping[
 EXAMPLES = 10
 _OF_TEXTS = {LeakKind.SENTENCE: "sentences", LeakKind.DOCUMENT_TEXT: "texts of documents"}
 _THINGS = ("ids", "addresses of pages", *_OF_TEXTS.values(), "contents of images", "addresses of images")
-_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)

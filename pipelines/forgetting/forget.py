@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -47,7 +48,6 @@ from schemas.errors import IntegrityError
 from schemas.lake import DRAFTS, LATEST, MANIFEST, Folder, Lake, is_temporary
 from schemas.links import FIELDS, PARTS, IndexManifest
 from schemas.manifest import Manifest, read_manifest
-from schemas.metadata import Metadata
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieved, retrieval_tables
 from schemas.versions import fingerprint
 
@@ -116,7 +116,7 @@ class _Without(RowsKept):
             sources = self.addresses.get(row["hash"], frozenset[str | None]())
             if sources and row["statements"]:
                 left = [each for each in row["statements"] if each["source"] in sources]
-                statements = (ImageStatement(**{**each, "metadata": Metadata.of(each["metadata"])}) for each in left)
+                statements = msgspec.convert(left, list[ImageStatement])
                 row.update(asdict(Image(row["hash"]).with_statements(statements)))
         return with_values(images, rows, _STATED)
 

@@ -23,6 +23,8 @@ from functools import lru_cache, partial
 from heapq import nsmallest
 from typing import Any, TypeVar
 
+import msgspec
+
 from pipelines.embedded import FeatureRow, Unusable, on_web, parse_address, read_picture, reading_order
 from pipelines.images.inspect import PackedImage, given_vector, inspect_image
 from pipelines.ledger import LedgerRow, Read, append
@@ -37,7 +39,6 @@ from schemas.codecs import ImageRejected
 from schemas.documents import COPY_SCHEMA, KNOWN_COLUMNS, Image
 from schemas.failures import Failure, Reason, Stage, unexpected
 from schemas.lake import Folder
-from schemas.metadata import Metadata, Rights
 from schemas.tables import row_of
 
 COUNTED = 1 << 16  # addresses of a sign; there may be more
@@ -171,8 +172,7 @@ class Inspector:
         refs = [ref for ref in self._index.find(new) if ref is not None]
         known = self._access.copies.read(refs, KNOWN_COLUMNS).to_pylist() if refs else []
         for ref, row in zip(refs, known, strict=True):
-            statements = {"metadata": Metadata.of(row["metadata"]), "rights": Rights.of(row["rights"])}
-            self._remember(PackedImage(Image(**row | statements), ref))
+            self._remember(PackedImage(msgspec.convert(row, Image), ref))
 
     def _remember(self, found: PackedImage) -> None:
         self._recent[found.image.hash] = found

@@ -25,7 +25,7 @@ from pipelines.images.obtain import ImageAccess
 from pipelines.run import BuildSummary, answered, features_of, memory_lines, remember
 from pipelines.settings import Runner
 from pipelines.shards.manifest import DocumentSize, summarise
-from pipelines.sources.datasets.documents import read_documents
+from pipelines.sources.datasets.documents import DocumentsSource
 from schemas.document_rows import to_row
 from schemas.documents import Split
 from schemas.errors import BuildError, UsageError
@@ -146,7 +146,7 @@ def test_the_plain_path_equals_the_beam_path(ten: tuple[Path, BuildSummary], tmp
         config=config.images,
         fingerprint=config.dedupe.fingerprint,
     )
-    found = list(documents_of_linking(read_documents(path), config.documents, access))
+    found = list(documents_of_linking(DocumentsSource(documents=str(path)).read(), config.documents, access))
     documents = [item for item in found if isinstance(item, SettledDocument)]
     extraction = Extraction(plan=features_of(config, lake=scratch, workers=1), vectors="efficientnet-lite0")
     vectors = list(add_vectors(documents, config.documents, access.copies, extraction))

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from pipelines.embedded import on_web
 from pipelines.files import INSIDE, BrokenInputError
@@ -36,6 +36,7 @@ from pipelines.web.client import MAX_REDIRECTS
 from pipelines.web.opt_outs import refusal
 from pipelines.web.requests import FetchFailed, parse_target, reason_of_status, redirected, spelling_of
 from schemas.failures import Failure, Reason
+from schemas.lake import folder_of
 from schemas.metadata import Metadata
 
 PAGES = ("text/html", "application/xhtml+xml")
@@ -157,12 +158,8 @@ class Crawl:
 
 def crawl_of(files: Sequence[str], http: HttpConfig) -> Crawl:
     """Return the index of the files of a crawl; this process keeps the last one, as long as the files are the same."""
-    states = []
-    for file in files:
-        with suppress(OSError):  # of a store, or not there
-            state = Path(file).stat()
-            states.append((state.st_size, state.st_mtime_ns))
-    return _crawl(tuple(files), tuple(states), http, os.getpid())
+    states = tuple(folder.stamp(name) for folder, name in map(folder_of, files))
+    return _crawl(tuple(files), states, http, os.getpid())
 
 
 @lru_cache(maxsize=1)

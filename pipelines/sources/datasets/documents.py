@@ -26,7 +26,6 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
@@ -205,19 +204,10 @@ class DocumentsSource(Source):
         if self.images:
             below = ".." if on_web(self.images) or is_archive(self.images) else os.path.relpath(found.root, self.images)
             is_inside = below.split("/")[0] != ".."
-            has = OwnFiles(self.images).has if is_inside else _may_be
+            has = OwnFiles(self.images).has if is_inside else lambda _: True
             below = below if is_inside and below != "." else ""
             place = replace(place, root=self.images, below=below, has=has, by_last_name={})
         return _each_id_once(_outcomes(found, place, bool(self.images)))
-
-
-def read_documents(address: str | Path) -> Outcomes:
-    """Yield the documents of a file, a folder or an archive; see `DocumentsSource.read`."""
-    return DocumentsSource(documents=str(address)).read()
-
-
-def _may_be(_: str) -> bool:
-    return True
 
 
 def _outcomes(found: OwnFiles, place: Place, has_images: bool) -> Outcomes:

@@ -15,7 +15,7 @@ from newsroom.search.reader import DocumentReader, given_document
 from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
-from pipelines.sources.datasets.documents import read_documents
+from pipelines.sources.datasets.documents import DocumentsSource
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, Lake
@@ -48,7 +48,7 @@ def extraction_of(scratch: Folder, images: str, sentences: str, **names: str) ->
 
 
 def vectors_of(path: Path, scratch: Folder, extraction: Extraction) -> Iterator[VectorDocument | Failure]:
-    found = read_documents(path)
+    found = DocumentsSource(documents=str(path)).read()
     return read_vectors(found, recipe("documents"), files=str(path.parent), scratch=scratch, extraction=extraction)
 
 
@@ -111,7 +111,7 @@ def test_the_extractors_are_those_the_model_was_trained_on(
         Folder(str(tmp_path / "scratch")),
         with_pictures=with_pictures,
     )
-    found = list(reader.read(read_documents(own_documents), files=str(own_documents.parent)))
+    found = list(reader.read(DocumentsSource(documents=str(own_documents)).read(), files=str(own_documents.parent)))
     failures = [(item.record_id, item.image) for item in found if isinstance(item, Failure)]
     assert failures == [("every", 2), ("white", 0), ("white", None)]
     (given,) = [item for item in found if isinstance(item, GivenDocument)]
@@ -129,7 +129,9 @@ def test_several_columns_stand_one_after_the_other(own_documents: Path, tmp_path
     for name in ("colours", "colour-shape", "colour-shape+colours"):
         config, scratch = override(recipe("documents"), ["features.threads=1"]), Folder(str(tmp_path / name))
         found = list(
-            DocumentReader(card(name, None), config, scratch).read(read_documents(own_documents), files=str(tmp_path))
+            DocumentReader(card(name, None), config, scratch).read(
+                DocumentsSource(documents=str(own_documents)).read(), files=str(tmp_path)
+            )
         )
         read[name] = next(item for item in found if isinstance(item, GivenDocument))
     shape, colours = read["colour-shape"].image_vectors[[0, 1, 3]], read["colours"].image_vectors

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from candidates import after_of, candidate_of, names, uris_of
 
-from pipelines.sources.datasets.documents import read_documents
+from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Role, Sentence, Split
 from schemas.failures import Failure, Reason
@@ -18,7 +18,7 @@ DOCUMENT: dict[str, Any] = {"id": "d", "sentences": ["one", "two"], "images": [{
 def read(tmp_path: Path, *lines: bytes | dict[str, Any]) -> list[CandidateDocument | Failure]:
     path = tmp_path / "mine.jsonl"
     path.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines))
-    return list(read_documents(path))
+    return list(DocumentsSource(documents=str(path)).read())
 
 
 def test_a_full_document(tmp_path: Path) -> None:
