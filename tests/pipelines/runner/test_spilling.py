@@ -29,6 +29,7 @@ from pipelines.runner.spill import Sorter, Spool
 from pipelines.runner.spilling import Limits, SpillingRunner
 from schemas.errors import BuildError
 
+COUNT = 200  # of the elements that are put through
 TIGHT = Limits(bundle=200, held=50, run=500)  # a dozen of elements below fill any of them
 
 
@@ -63,7 +64,7 @@ def with_initial(text: str) -> tuple[str, str]:
 
 def assemble(root: beam.Pipeline) -> dict[str, beam.PCollection]:
     """Add one of each kind of step that a build is made of."""
-    numbers = root | "numbers" >> beam.Create(range(500)) | "mix" >> beam.Reshuffle() | beam.ParDo(Mark())
+    numbers = root | "numbers" >> beam.Create(range(COUNT)) | "mix" >> beam.Reshuffle() | beam.ParDo(Mark())
     words = root | "words" >> beam.Create(["", "a", "bb", "ccc", "b" * 2_000])
     keyed = numbers | "key" >> beam.Map(remainder)
     names = {f"remainder {n}": "x" * n for n in range(7)}
@@ -84,16 +85,16 @@ def assemble(root: beam.Pipeline) -> dict[str, beam.PCollection]:
 
 def expected() -> dict[str, list[Any]]:
     """Return the same by plain Python."""
-    groups = {f"remainder {n}": [number for number in range(500) if number % 7 == n] for n in range(7)}
+    groups = {f"remainder {n}": [number for number in range(COUNT) if number % 7 == n] for n in range(7)}
     words: dict[str, list[str]] = {}
     for word in ("", "a", "bb", "ccc", "b" * 2_000):
         words.setdefault(f"remainder {len(word) % 9}", []).append(word)
-    total = sum(range(500))
+    total = sum(range(COUNT))
     return {
         "groups": [(f"remainder {n}", tuple(groups[f"remainder {n}"]), "x" * n, total) for n in range(7)],
         "joined": [(key, len(groups.get(key, [])), words.get(key, [])) for key in {*groups, *words}],
         "sums": [(key, sum(numbers)) for key, numbers in groups.items()],
-        "both": list(range(-499, 500)),
+        "both": list(range(1 - COUNT, COUNT)),
         "nothing": [],
     }
 
@@ -114,7 +115,7 @@ def counted(result: Any, name: str) -> int:
 
 def test_results_are_those_of_beams_own_runner_in_small_bundles() -> None:
     whole, cut = run(FnApiRunner()), run(SpillingRunner(limits=TIGHT))
-    assert counted(whole, "elements") == counted(cut, "elements") == 500
+    assert counted(whole, "elements") == counted(cut, "elements") == COUNT
     assert counted(whole, "bundles") == 1
     assert counted(cut, "bundles") > 10
 
@@ -122,7 +123,7 @@ def test_results_are_those_of_beams_own_runner_in_small_bundles() -> None:
 @pytest.mark.slow
 def test_several_processes_share_the_bundles() -> None:
     result = run(SpillingRunner(limits=TIGHT), "--direct_num_workers=2", "--direct_running_mode=multi_processing")
-    assert counted(result, "elements") == 500
+    assert counted(result, "elements") == COUNT
     assert counted(result, "bundles") > 10
 
 
