@@ -10,6 +10,7 @@ import gc
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import unsynced  # noqa: F401
 from forked import CACHE, SETTINGS
 from hypothesis import HealthCheck, settings
 
@@ -108,6 +110,23 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
         return path
 
     return make
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty MLflow database: making its tables takes a second."""
+    from training.mlflow.runs import connect
+
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    connect(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def empty_store(template: Path, tmp_path: Path) -> str:
+    """The URI of an empty store in `tmp_path`."""
+    shutil.copy(template, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path}/mlflow.db"
 
 
 def load_module(name: str) -> ModuleType:

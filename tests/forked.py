@@ -31,7 +31,7 @@ CACHE = "MULTILINK_CACHE"  # where the data that is trained on is mapped; the te
 SETTINGS = ("MLFLOW_", "MULTILINK_")  # how names of variables begin that change what commands do
 # The modules of the commands; what they import comes with them.
 IMPORTED = (
-    *("orchestration.__main__", "pipelines.run", "pipelines.exports.formats"),
+    *("unsynced", "orchestration.__main__", "pipelines.run", "pipelines.exports.formats"),
     *("training.workflows.evaluate", "training.workflows.report", "training.workflows.link"),
     *("pyarrow.dataset", "scipy.optimize", "torchvision", "training.loop.run"),
     # What PyTorch and MLflow import at the first optimiser, store and model, each command for itself: two seconds.
@@ -101,7 +101,10 @@ def server() -> ForkServerContext:
     with pytest.MonkeyPatch.context() as patched:
         for name in os.environ.keys() - clean_environment().keys():
             patched.delenv(name)
-        patched.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        patched.setenv(
+            "PYTHONPATH",
+            os.pathsep.join([str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        )
         patched.chdir(ROOT)
         forkserver.ensure_running()
     return context

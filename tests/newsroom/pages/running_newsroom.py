@@ -103,14 +103,16 @@ def focused(page: Page) -> str:
 
 
 def check_page(page: Page, address: str = "") -> None:
-    """Hold a page against the rules of WCAG and the width of its window; without an address the one that is open."""
+    """Hold a page against the rules of WCAG, in both schemes, and the width of its window; by default the open one."""
     from axe_playwright_python.sync_playwright import Axe
 
     page.set_viewport_size({"width": 1400, "height": 1000})
     if address:
         page.goto(address)
-    found = Axe().run(page, options={"runOnly": RULES}).response["violations"]
-    assert [(each["id"], [node["html"][:120] for node in each["nodes"]][:3]) for each in found] == [], page.url
+    for scheme, rules in (("light", RULES), ("dark", ["color-contrast"])):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found = Axe().run(page, options={"runOnly": rules}).response["violations"]
+        assert [(each["id"], [node["html"][:120] for node in each["nodes"]][:3]) for each in found] == [], page.url
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width, page.url

@@ -67,15 +67,14 @@ def values(lake: Lake, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def store(tmp_path: Path, lake: Lake) -> str:
+def store(empty_store: str, tmp_path: Path, lake: Lake) -> str:
     """A registry with a model that was trained on the version, and one that was not."""
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    client = connect(uri)
+    client = connect(empty_store)
     for name, version in (("multilink-documents-x", str(lake.latest("documents"))), ("other", "0" * 16)):
         client.create_registered_model(name)
         tags = {"dataset": "documents", "dataset_version": version}
         client.create_model_version(name, source=str(tmp_path), tags=tags)
-    return uri
+    return empty_store
 
 
 def test_provenance_tells_the_document_and_the_models(lake: Lake, store: str) -> None:

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
-from training.report.relinking import caution_line
 from typer.testing import CliRunner
 
 from orchestration.cli import app
@@ -22,6 +21,7 @@ from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.loading import identify
+from training.linking.relinked import caution_line
 from training.model import LinkModel, ModelCard
 from training.towers.vectors import LinearSettings, SentenceSettings
 

@@ -119,5 +119,5 @@ def test_an_evaluation_holds_arrays_of_scores_and_no_document(
         return held
 
     peak(60)  # what is imported and made once
-    less, more = peak(180), peak(1800)
-    assert more - less < 1620 * 160  # the manifest is a part of it
+    less, more = peak(180), peak(900)
+    assert more - less < 720 * 160  # the manifest is a part of it

@@ -98,26 +98,26 @@ def test_links_are_found_without_being_shown(data: TrainingData, tmp_path: Path,
 
 
 @pytest.mark.parametrize("config", [FROZEN, WORDS, SUM], ids=["sentence", "gru", "sum"])
-@pytest.mark.parametrize("change", ["removed", "permuted", "placed", "misplaced"])
-def test_ground_truth_is_never_visible(lakes: ModuleType, tmp_path: Path, config: TrainConfig, change: str) -> None:
+def test_ground_truth_is_never_visible(lakes: ModuleType, tmp_path: Path, config: TrainConfig) -> None:
     """Training with the links removed or permuted, in both splits, gives the same weights to the last bit.
 
     So does training where images stand beside their sentences or elsewhere in the layout.
     """
     config = with_loop(config, epochs=2)
     made = {split: lakes.make_documents(split, 24, lakes.World()) for split in (Split.TRAIN, Split.VAL)}
-    changes = {"removed": lakes.without_links, "permuted": lakes.with_other_links, "placed": lakes.with_places}
-    hide = changes.get(change, partial(lakes.with_places, shift=2))
-    results = []
-    for name, documents in (("shown", made), ("hidden", {split: hide(each) for split, each in made.items()})):
-        lake = lakes.write_lake(str(tmp_path / name), documents)
-        given = load_training_data(lake, "synthetic", config.reading)
-        results.append(train(config, given, Context(), run_directory=tmp_path / f"run-{name}"))
-    assert_equal_weights(*results)
-    assert [row["validation_loss"] for row in results[0].history] == [
-        row["validation_loss"] for row in results[1].history
-    ]
-    assert ("validation_auc" in results[1].history[0]) == (change != "removed")
+    shown = train_on(lakes.write_lake(str(tmp_path / "shown"), made), config, tmp_path / "run-shown")
+    changes: dict[str, Callable[[Any], Any]] = {
+        "removed": lakes.without_links,
+        "permuted": lakes.with_other_links,
+        "placed": lakes.with_places,
+        "misplaced": partial(lakes.with_places, shift=2),
+    }
+    for name, hide in changes.items():
+        lake = lakes.write_lake(str(tmp_path / name), {split: hide(each) for split, each in made.items()})
+        hidden = train_on(lake, config, tmp_path / f"run-{name}")
+        assert_equal_weights(shown, hidden)
+        assert [row["validation_loss"] for row in shown.history] == [row["validation_loss"] for row in hidden.history]
+        assert ("validation_auc" in hidden.history[0]) == (name != "removed")
 
 
 def pairs(lakes: ModuleType, root: Path, change: Callable[[Any], Any] | None = None) -> Lake:

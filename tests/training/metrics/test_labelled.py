@@ -14,9 +14,11 @@ def population(count: int, *, seed: int = 0) -> Population:
     return Population(strata=strata_of(is_linked, scores, 3), is_linked=is_linked, scores=scores)
 
 
-@pytest.mark.parametrize(("right", "slope"), [(0.6, 1.0), (0.6, -0.8), (0.95, 0.0)])
-def test_intervals_hold_in_95_of_100_of_a_thousand_corpora(right: float, slope: float) -> None:
-    found = simulate(right, slope, 50, corpora=1000)
+@pytest.mark.parametrize(
+    ("right", "slope"), [(0.6, 1.0), pytest.param(0.6, -0.8, marks=pytest.mark.trial), (0.95, 0.0)]
+)
+def test_intervals_hold_in_95_of_100_of_five_hundred_corpora(right: float, slope: float) -> None:
+    found = simulate(right, slope, 50, corpora=500)
     assert (found.holds >= 0.95).all(), found.holds
 
 

@@ -28,7 +28,7 @@ def flat(similarities):
     return np.full_like(similarities, 0.79)
 
 
-@pytest.mark.parametrize("documents", [30, 150])
+@pytest.mark.parametrize("documents", [30, pytest.param(150, marks=pytest.mark.trial)])
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
 @pytest.mark.parametrize("share", [rising, flat])
 def test_a_threshold_hardly_ever_keeps_less_than_it_promises(documents, correlation, share):
@@ -63,8 +63,14 @@ def heavy_tailed(seed, documents, size):
     return numbers.random(sizes.sum()), true, np.repeat(np.arange(documents), sizes)
 
 
-@pytest.mark.parametrize("size", RARE.values(), ids=RARE)
-@pytest.mark.parametrize("documents", [50, pytest.param(200, marks=pytest.mark.trial)])
+@pytest.mark.parametrize(
+    ("documents", "size"),
+    [
+        pytest.param(documents, size, id=f"{documents}-{name}", marks=[] if documents < size else pytest.mark.trial)
+        for documents in (50, 200)
+        for name, size in RARE.items()
+    ],
+)
 def test_rare_documents_of_many_false_links_are_reckoned_with(documents, size):
     """By a bound that knows no more than the largest document of the sample, 30-53% of such draws are wrong.
 

@@ -2,12 +2,14 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import mlflow
 import pytest
 import torch
+from registries import Registry
 
 from schemas.documents import Split
 from schemas.lake import Lake
@@ -16,7 +18,6 @@ from training.config import LoopConfig, Select, TrainConfig
 from training.data.loading import identify, load_training_data
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.mlflow.runs import connect
 from training.model import LinkModel, ModelCard
 from training.towers.vectors import LinearSettings, SentenceSettings
 
@@ -49,12 +50,12 @@ def trained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(scope="session")
-def other_files(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Make a folder with the trained model whose files are others: a weight is a little larger each time."""
-    numbers = itertools.count(1)
+def other_model(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """Make a folder with the trained model of which a weight is larger by a number of hundred thousandths."""
 
-    def make() -> Path:
-        model, number = LinkModel.load(trained), next(numbers)
+    @cache
+    def make(number: int) -> Path:
+        model = LinkModel.load(trained)
         with torch.no_grad():
             next(model.parameters()).view(-1)[0] += 1e-5 * number
         folder = tmp_path_factory.mktemp("other") / str(number)
@@ -62,6 +63,13 @@ def other_files(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
         return folder
 
     return make
+
+
+@pytest.fixture
+def other_files(other_model: Callable[[int], Path]) -> Callable[[], Path]:
+    """Return a folder with the trained model whose files are others each time."""
+    numbers = itertools.count(1)
+    return lambda: other_model(next(numbers))
 
 
 @pytest.fixture(scope="session")
@@ -76,31 +84,34 @@ def untrained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty MLflow database: making its tables takes a second."""
-    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    connect(f"sqlite:///{path}")
-    return path
+def registry(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Registry:
+    return Registry(tmp_path_factory.mktemp("store") / "store", tmp_path_factory.mktemp("kept"), template)
 
 
 @pytest.fixture
-def client(template: Path, tmp_path: Path) -> mlflow.MlflowClient:
-    (tmp_path / "mlflow.db").write_bytes(template.read_bytes())
-    return connect(f"sqlite:///{tmp_path}/mlflow.db")
+def client(registry: Registry) -> mlflow.MlflowClient:
+    """A client of an empty store."""
+    return registry.reset()
 
 
 @pytest.fixture
-def register_model(client: mlflow.MlflowClient, registry_lake: Lake) -> Iterator[Callable[[Path], str]]:
-    """Register a folder's model as the next version of `NAME`, as training does; return the version."""
+def register_model(
+    client: mlflow.MlflowClient, registry: Registry, registry_lake: Lake
+) -> Iterator[Callable[[Path], str]]:
+    """Register a folder's model as the next version of `linker`, as training does; return the version."""
     from training.mlflow.registering import register
 
-    def register_folder(folder: Path) -> str:
+    def register_next(folder: Path) -> None:
         found = client.get_experiment_by_name("multilink-synthetic")
-        location = (Path(client.tracking_uri.removeprefix("sqlite:///")).parent / "mlartifacts").as_uri()
+        location = (registry.folder / "mlartifacts").as_uri()
         experiment = found.experiment_id if found else client.create_experiment("multilink-synthetic", location)
         run = client.create_run(experiment)
         tags = {"dataset": "synthetic", "dataset_version": "v1", "lake": registry_lake.root.uri}
-        return register(client, folder, name="linker", run_id=run.info.run_id, tags=tags).version
+        register(client, folder, name="linker", run_id=run.info.run_id, tags=tags)
+
+    def register_folder(folder: Path) -> str:
+        registry.after(str(folder), lambda: register_next(folder))
+        return str(client.search_model_versions("name='linker'", order_by=["version_number DESC"])[0].version)
 
     yield register_folder
     registry_lake.promotions("linker").remove()  # the next test has a registry of its own

@@ -8,6 +8,7 @@ from typing import Any
 import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
+from registries import Registry
 
 from schemas.errors import BuildError, GateError, IntegrityError, UsageError
 from schemas.lake import Folder, Lake
@@ -47,21 +48,23 @@ def _die_at(monkeypatch: pytest.MonkeyPatch, client: mlflow.MlflowClient, n: int
 
 
 @pytest.fixture
-def make_versions(tmp_path: Path) -> Callable[[mlflow.MlflowClient, str, int], None]:
+def make_versions(registry: Registry) -> Callable[[mlflow.MlflowClient, str, int], None]:
     """Make a registered model with versions of a lake."""
 
     def make(client: mlflow.MlflowClient, name: str, count: int) -> None:
         client.create_registered_model(name)
         for _ in range(count):
-            client.create_model_version(name, source=str(tmp_path), tags={LAKE_TAG: str(tmp_path / "lake")})
+            client.create_model_version(
+                name, source=str(registry.folder), tags={LAKE_TAG: str(registry.folder / "lake")}
+            )
 
     return make
 
 
 @pytest.fixture
-def linker(client: mlflow.MlflowClient, make_versions: Callable[..., None]) -> mlflow.MlflowClient:
+def linker(registry: Registry, client: mlflow.MlflowClient, make_versions: Callable[..., None]) -> mlflow.MlflowClient:
     """A registry with four versions of `linker`."""
-    make_versions(client, "linker", 4)
+    registry.after("four versions", lambda: make_versions(client, "linker", 4))
     return client
 
 
@@ -154,41 +157,42 @@ OPERATIONS: dict[str, Callable[[mlflow.MlflowClient, str], object]] = {
 @pytest.mark.parametrize("is_written", [False, True])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_after_a_death_at_any_step_the_registry_follows_the_record(
-    client: mlflow.MlflowClient, make_versions: Callable[..., None], operation: str, is_written: bool
+    registry: Registry, make_versions: Callable[..., None], operation: str, is_written: bool
 ) -> None:
     """Whoever aligns it next, such as the schedule's sensor, completes it; who repeats the command does it once."""
-    run, ends = OPERATIONS[operation], []
-    for write in range(6):
-        name = f"m{write}"
-        make_versions(client, name, 3)
+    client = registry.reset()
+
+    def make_champions() -> None:
+        make_versions(client, "linker", 3)
         for version in ("1", "2"):
-            last, decision = align(client, name), {"version": version, "checks": []}
-            assert change_champion(client, last, (version, *last.champions), decision=decision)
-        before = _kept(client, name)
+            assert _crown(client, version)
+
+    registry.after("two champions", make_champions)
+    before, run = _kept(client), OPERATIONS[operation]
+    run(client, "linker")
+    after, died = _kept(client), 0
+    for write in range(1, 6):
+        registry.reset(("two champions",))
         with pytest.MonkeyPatch.context() as dying:
-            if write:  # the first one lives
-                _die_at(dying, client, write, is_written=is_written)
+            _die_at(dying, client, write, is_written=is_written)
             try:
-                run(client, name)
+                run(client, "linker")
             except Killed:
-                assert write
-            else:
-                ends.append(write)
-        is_stated = len(align(client, name).chain) == 3
-        assert _kept(client, name) == (_kept(client, "m0") if is_stated else before)
-        if not is_stated:
-            run(client, name)
-        assert len(align(client, name).chain) == 3 and _kept(client, name) == _kept(client, "m0")
-        if write and write in ends:
+                died = write
+        if died < write:
             break  # it writes less often: none that comes later could be killed
-    died = ends[1] - 1 if len(ends) > 1 else 5
-    assert ends[0] == 0 and died >= (1 if is_written else 3)
+        is_stated = len(align(client, "linker").chain) == 3
+        assert _kept(client) == (after if is_stated else before)
+        if not is_stated:
+            run(client, "linker")
+        assert len(align(client, "linker").chain) == 3 and _kept(client) == after
+    assert died >= (1 if is_written else 3)
 
 
-def _kept(client: mlflow.MlflowClient, name: str) -> dict[str, Any]:
+def _kept(client: mlflow.MlflowClient) -> dict[str, Any]:
     """Return what the registry says of a model, but for where its record is."""
-    model = client.get_registered_model(name)
-    tags = {version: client.get_model_version(name, version).tags for version in ("1", "2", "3")}
+    model = client.get_registered_model("linker")
+    tags = {version: client.get_model_version("linker", version).tags for version in ("1", "2", "3")}
     if TAINTED in tags["1"]:
         tags["1"][TAINTED] = json.dumps({**json.loads(tags["1"][TAINTED]), "at": ""})  # each was at another time
     return {"aliases": model.aliases, "count": model.tags.get(COUNT_TAG), "tags": tags}

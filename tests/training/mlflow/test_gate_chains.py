@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.gate import KINDS, MARGINS, STEPS, error_of, fallen, gate, passing, student, unseen
 
-RUNS = 400
+RUNS = 200
 MOST = error_of() + 3 * (error_of() * (1 - error_of()) / RUNS) ** 0.5  # three standard errors of a share of the runs
 
 

@@ -65,7 +65,10 @@ def test_pyfunc_gives_the_models_similarities_also_for_ragged_and_empty_document
             np.testing.assert_allclose(cell, expected, rtol=0, atol=1e-6)
 
 
-def test_registering_leaves_nothing_where_modules_are_looked_for(register_model: Register, trained: Path) -> None:
+def test_registering_leaves_nothing_where_modules_are_looked_for(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path
+) -> None:
+    client.create_experiment("other")  # so that no version is put back that another test registered
     before = list(sys.path)
     register_model(trained)
     assert sys.path == before

@@ -15,6 +15,7 @@ from typing import Any
 import mlflow
 import pytest
 from mlflow.store.artifact.models_artifact_repo import ModelsArtifactRepository
+from registries import Registry
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import Key
 from typer.testing import CliRunner
@@ -38,7 +39,7 @@ from training.mlflow.policy import Guard, Minimum, Policy
 from training.mlflow.promotion import approve, promote, rollback
 from training.mlflow.registering import register
 from training.mlflow.registry import find_version
-from training.mlflow.runs import connect, experiment_id
+from training.mlflow.runs import experiment_id
 from training.mlflow.serving import run_serve
 from training.mlflow.verification import verify_champion
 from training.model import SUMS, LinkModel, seal
@@ -109,25 +110,35 @@ def learned(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lear
     return Learned(folder / "lake", train(CONFIG, data, Context(), run_directory=folder / "run").model)
 
 
-def _workspace(folder: Path, template: Path, learned: Learned) -> Workspace:
-    folder.mkdir()
-    shutil.copy(template, folder / "mlflow.db")
-    shutil.copytree(learned.lake, folder / "lake")
-    key = folder / "key.pem"
-    make_key(key)
-    return Workspace(folder, connect(f"sqlite:///{folder}/mlflow.db"), key, learned.model)
-
-
 @pytest.fixture(scope="module")
-def promoted(tmp_path_factory: pytest.TempPathFactory, template: Path, learned: Learned) -> Iterator[Workspace]:
-    made = _workspace(tmp_path_factory.mktemp("verified") / "workspace", template, learned)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MULTILINK_KEY", str(made.key))
-        for _ in range(2):
-            version = made.add_version(learned.model)
+def stage(template: Path, tmp_path_factory: pytest.TempPathFactory, learned: Learned) -> Registry:
+    """A store beside a lake and a key."""
+    folder = tmp_path_factory.mktemp("verified")
+    shutil.copytree(learned.lake, folder / "lake")
+    make_key(folder / "key.pem")
+    return Registry(folder, tmp_path_factory.mktemp("kept"), template)
+
+
+def _workspace(stage: Registry, learned: Learned) -> Workspace:
+    """Return a workspace with two versions that nobody has judged."""
+    made = Workspace(stage.folder, stage.reset(), stage.folder / "key.pem", learned.model)
+    for _ in range(2):
+        stage.after("version", lambda: made.add_version(learned.model))
+    return made
+
+
+@pytest.fixture
+def promoted(stage: Registry, learned: Learned, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    made = _workspace(stage, learned)
+    monkeypatch.setenv("MULTILINK_KEY", str(made.key))
+
+    def promote_both() -> None:
+        for version in ("1", "2"):
             approve(made.client, "linker", version, by="Ann")
             assert promote(made.client, "linker", version, policy=POLICY, say=print).decision.is_promoted
-        yield made
+
+    stage.after("both are promoted", promote_both)
+    return made
 
 
 @contextmanager
@@ -332,14 +343,10 @@ def test_what_is_loaded_is_what_was_checked(promoted: Workspace, monkeypatch: py
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, template: Path, learned: Learned, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def workspace(stage: Registry, tmp_path: Path, learned: Learned, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A workspace with two versions that nobody has judged; nothing is signed."""
-    made = _workspace(tmp_path / "own", template, learned)
-    monkeypatch.delenv("MULTILINK_KEY", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    for _ in range(2):
-        made.add_version(learned.model)
-    return made
+    return _workspace(stage, learned)
 
 
 def _opens(workspace: Workspace, address: str = "linker") -> None:
