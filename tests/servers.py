@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -38,7 +39,7 @@ for _ in sys.stdin:
 @contextmanager
 def object_stores() -> Iterator[Callable[[], int]]:
     """Run an S3 server; give a function that empties it and returns a port of it that nothing was asked at before."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([sys.executable, "-c", OBJECT_STORE], text=True, **pipes) as process:
 
         def empty() -> int:
