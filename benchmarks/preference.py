@@ -87,7 +87,7 @@ def verdicts_by_place(*, runs: int, articles: int = 60, seed: int = 0) -> float:
     draws, wins = np.random.default_rng(seed), np.zeros((runs, articles), bool)
     for run, article in np.ndindex(runs, articles):
         first, second = (draws.permutation(30).tolist() for _ in range(2))
-        wins[run, article] = team_draft(first, second, top=1, seed=f"{run}-{article}")[0].is_second
+        wins[run, article] = next(iter(team_draft(first, second, top=1, seed=f"{run}-{article}").values()))
     won = np.cumsum(wins, axis=1)
     return float(is_verdict(np.arange(1, articles + 1) - won, won).any(axis=1).mean())
 

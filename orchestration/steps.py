@@ -205,7 +205,7 @@ def promote(
             lake=Lake.at(lake) if lake else None,
             dataset=dataset,
             policy=rules,
-            preferred=preferred_by_editors(store),
+            preferred=partial(preferred_by_editors, store),
             is_dry_run=is_dry_run,
             say=say,
         )

@@ -180,6 +180,6 @@ class Metered:
             self.seconds.labels(route).observe(time.perf_counter() - start)
 
 
-def exposition(registry: CollectorRegistry) -> Response:
-    """Return the numbers of a registry in Prometheus' text format."""
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+def exposition(*registries: CollectorRegistry) -> Response:
+    """Return the numbers of registries in Prometheus' text format."""
+    return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)

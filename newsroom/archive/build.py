@@ -6,11 +6,10 @@
 
 An index of another version of the data set by the same model saves most of the work. Pictures of which the same is
 known keep their rows, and the new ones are one part more; pictures that are gone keep a row that is not searched.
-Where many are gone, or parts are many, all parts are written again, with the vectors that are known.
+Where many are gone, or parts are many, the index is made from nothing.
 """
 
 import hashlib
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -22,8 +21,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from newsroom.archive.confidence import Confidence, fit_confidence, read_confidence
-from newsroom.archive.index import PART_ROWS, Earlier, find_earlier, index_manifest, write_part
+from newsroom.archive.confidence import Confidence, fit_confidence
+from newsroom.archive.index import PART_ROWS, Earlier, copy_file, find_earlier, index_manifest, write_part
 from newsroom.archive.pictures import Pictures
 from newsroom.archive.records import Records, write_table
 from newsroom.archive.vectors import EXACT_BELOW, QUERIES, Stacked, Vectors, add_to_cells, all_rows, faiss, make_cells
@@ -45,7 +44,7 @@ from schemas.links import (
 )  # fmt: skip
 from schemas.manifest import FileEntry, Manifest, read_manifest
 from schemas.parts import Shard, split_parts
-from schemas.versions import fingerprint
+from schemas.versions import digest_stream, fingerprint
 from training.data.lake import read_bank
 from training.data.loading import columns_of, read_for_model
 from training.data.ragged import Float32, Int32, Int64
@@ -84,10 +83,17 @@ class BuiltIndex:
 
     def to_json(self) -> dict[str, Any]:
         """Return the same for a machine."""
-        names = ("model", "dataset", "images", "described", "rank_by")
-        about = {"path": self.folder.uri, "reused": self.is_reused}
-        size = sum(entry.bytes for entry in self.manifest.files)
-        return about | {name: getattr(self.manifest, name) for name in names} | {"bytes": size}
+        manifest = self.manifest
+        return {
+            "path": self.folder.uri,
+            "reused": self.is_reused,
+            "model": manifest.model,
+            "dataset": manifest.dataset,
+            "images": manifest.images,
+            "described": manifest.described,
+            "rank_by": manifest.rank_by,
+            "bytes": sum(entry.bytes for entry in manifest.files),
+        }
 
 
 def build_index(
@@ -179,13 +185,8 @@ class _Making:
 
     def __post_init__(self) -> None:
         self.rows = np.full(len(self.pictures.keys), -1, np.int64)
-        if self.kept is not None:
-            self.parts, self.count = list(self.kept.manifest.parts), self.kept.manifest.rows
-
-    @property
-    def kept(self) -> Earlier | None:
-        """Return the index whose parts are kept, if any."""
-        return self.earlier if self.earlier is not None and self.earlier.is_kept else None
+        if self.earlier is not None:
+            self.parts, self.count = list(self.earlier.manifest.parts), self.earlier.manifest.rows
 
     def write_parts(self, say: Say) -> None:
         """Write the pictures that are in no kept part as parts."""
@@ -218,16 +219,15 @@ class _Making:
         embedded = run_shards(self.model, task, [shard for shard in pictures.shards if len(wanted[shard])])
         for number, (shard, rows) in enumerate(zip(pictures.shards, own, strict=True)):
             table, before = pictures.fields(number), known[rows]
-            if self.kept is not None:
-                there = np.flatnonzero(before >= 0)
-                same = there[self.kept.have(table.take(there), before[there])]
+            there = np.flatnonzero(before >= 0)
+            if earlier is not None:
+                same = there[earlier.have(table.take(there), before[there])]
                 self.rows[rows[same]] = before[same]
             is_new = self.rows[rows] < 0
             vectors = np.empty((len(rows), card.config.dimensions), np.float32)
             if len(wanted[shard]):
                 vectors[before < 0] = next(embedded)
             if earlier is not None:
-                there = np.flatnonzero(is_new & (before >= 0))
                 vectors[there] = earlier.vectors[before[there]]
             say(f"{shard.split}, {shard.name}: {len(rows)} images, {int(is_new.sum())} of them new")
             if is_new.any():
@@ -235,7 +235,7 @@ class _Making:
 
     def write_rest(self, exact_below: int, say: Say) -> dict[str, Any]:
         """Write what is over all parts; return what the manifest says of it."""
-        kept, home = self.kept, self.scratch
+        kept, home = self.earlier, self.scratch
         folders = [(kept.here if kept and part in kept.manifest.parts else home) / PARTS / part for part in self.parts]
         write_table(self._places(), home / PLACES)
         records = Records.open(folders, home / PLACES)
@@ -271,7 +271,7 @@ class _Making:
 
     def _write_cells(self, records: Records, rows: Stacked) -> CellsNote:
         """Write lists of all pictures, or put the new ones into the lists that there are."""
-        kept, path = self.kept, str(self.scratch / CELLS)
+        kept, path = self.earlier, str(self.scratch / CELLS)
         note = kept.manifest.cells if kept else None
         if kept is not None and note is not None and records.count <= (1 + MOST_MORE) * note.images:
             made = faiss().read_index(str(kept.here / CELLS))
@@ -286,8 +286,8 @@ class _Making:
 
     def _confidence(self, records: Records, vectors: Vectors) -> Confidence | None:
         """Return the probabilities of results, those that are known while they hold; None where there are none."""
-        if self.kept is not None and (path := self.kept.here / CONFIDENCE).is_file():
-            known = read_confidence(path)
+        if self.earlier is not None and (path := self.earlier.here / CONFIDENCE).is_file():
+            known = Confidence.from_json(path.read_text(encoding="utf-8"), where=str(path))
             if abs(records.count - known.images) <= KEPT_CONFIDENCE * known.images:
                 return known
         with suppress(UsageError):  # no vectors of sentences, no roles, no language: an archive has no texts
@@ -297,13 +297,15 @@ class _Making:
     def put(self, target: Folder) -> Iterator[FileEntry]:
         """Put all files into the lake; yield their entries, in order of their paths."""
         new = {path.relative_to(self.scratch).as_posix() for path in self.scratch.rglob("*") if path.is_file()}
-        old = self.kept.manifest.files if self.kept else ()
+        old = self.earlier.manifest.files if self.earlier else ()
         lent = {entry.path: entry for entry in old if entry.path.startswith(f"{PARTS}/")}
         for name in sorted(new | lent.keys()):
             if name in new:
-                yield _copy(self.scratch / name, target, name)
-            elif self.kept is not None:
-                target.link(name, self.kept.folder)
+                copy_file(name, Folder(str(self.scratch)), target)
+                with (path := self.scratch / name).open("rb") as stream:
+                    yield FileEntry(path=name, bytes=path.stat().st_size, sha256=digest_stream(stream), rows=0)
+            elif self.earlier is not None:
+                target.link(name, self.earlier.folder)
                 yield lent[name]
 
 
@@ -333,14 +335,3 @@ def _queries(
         return np.concatenate(found)[:QUERIES], "texts"
     searched = all_rows(len(rows), live)
     return rows[searched[:: max(1, len(searched) // QUERIES)][:QUERIES]], "pictures"
-
-
-def _copy(path: Path, target: Folder, name: str) -> FileEntry:
-    """Copy a file into the lake; return its entry."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        stream.seek(0)
-        sink = target.create(name)
-        shutil.copyfileobj(stream, sink.stream, 1 << 20)
-        sink.commit()
-    return FileEntry(path=name, bytes=path.stat().st_size, sha256=digest, rows=0)

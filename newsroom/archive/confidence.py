@@ -6,23 +6,21 @@ the index is: every validation text with known links is searched for among all p
 size and for texts like those: sentences of the data set, searched by similarity alone, without a filter.
 """
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from newsroom.archive.filters import WORDS
 from newsroom.archive.records import Records
-from newsroom.archive.vectors import RERANKED, Ranked, Vectors, fused
-from schemas.configs import restore_json
+from newsroom.archive.vectors import RERANKED, Vectors, fused
+from schemas.configs import JsonFile
 from schemas.documents import Split
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 from schemas.parts import sampled
-from training.data.ragged import Bool, Floats, Int64
+from training.data.ragged import Bool, Floats
 from training.evaluation.evaluate import POOL_DOCUMENTS, has_links
 from training.metrics.curves import ProbabilityCurve, fit_curve
 from training.model import LinkModel
@@ -39,7 +37,7 @@ Strength = Literal["weak", "fair", "strong"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Confidence:
+class Confidence(JsonFile):
     """Probabilities of a search result.
 
     Attributes:
@@ -53,6 +51,7 @@ class Confidence:
             by file or archive, never the captions that articles have for a picture: those are among the texts.
     """
 
+    what: ClassVar[str] = "probabilities of a search"
     texts: str
     images: int
     queries: int
@@ -78,10 +77,6 @@ class Confidence:
         words: tuple[Strength, ...] = ("weak", "fair", "strong")
         return [words[step] for step in np.digitize(self.any_of_first.probability(cosines), STRENGTHS).tolist()]
 
-    def to_json(self) -> str:
-        """Return the file's text."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
-
     def lines(self) -> list[str]:
         """Return what it was fitted on."""
         return [
@@ -90,32 +85,6 @@ class Confidence:
             "mean reciprocal rank of these texts: "
             + ", ".join(f"{order} {100 * self.reciprocal_ranks[order]:.1f}" for order in ORDERS),
         ]
-
-
-def read_confidence(path: Path) -> Confidence:
-    """Return the confidence of a file.
-
-    Raises:
-        IntegrityError: it holds none.
-    """
-    return restore_json(Confidence, path.read_text(encoding="utf-8"), what=f"probabilities of a search in {path}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Searched:
-    """A validation text that was searched for.
-
-    Attributes:
-        document: number of its document.
-        cosines: of the first pictures.
-        are_right: which of them it is linked to.
-        reciprocal: reciprocal rank of the first picture that it is linked to, by each order; 0 beyond RERANKED.
-    """
-
-    document: int
-    cosines: Floats
-    are_right: Bool
-    reciprocal: Mapping[str, float]
 
 
 def fit_confidence(
@@ -133,29 +102,29 @@ def fit_confidence(
     if not manifest.parts("documents", Split.VAL):
         return None
     searches = list(_searches(model, sampled(manifest, POOL_DOCUMENTS), source, records, vectors))
-    documents = np.array([each.document for each in searches])
-    if len(np.unique(documents)) < FEWEST_DOCUMENTS:
+    if len({number for number, *_ in searches}) < FEWEST_DOCUMENTS:
         return None
-    are_found = np.array([each.are_right.any() for each in searches])
-    best = np.array([each.cosines[0] for each in searches])
-    cosines, are_right = (
-        np.concatenate([getattr(each, name) for each in searches]) for name in ("cosines", "are_right")
-    )
+    _, cosines, are_right, reciprocal = zip(*searches, strict=True)
+    are_found, best = np.array([each.any() for each in are_right]), np.array([each[0] for each in cosines])
     return Confidence(
         texts=f"{manifest.reference}, split {Split.VAL}",
         images=records.count,
         queries=len(searches),
         found=int(are_found.sum()),
         any_of_first=fit_curve(best, are_found),
-        pictures=fit_curve(cosines, are_right),
-        reciprocal_ranks={by: round(float(np.mean([each.reciprocal[by] for each in searches])), 4) for by in ORDERS},
+        pictures=fit_curve(np.concatenate(cosines), np.concatenate(are_right)),
+        reciprocal_ranks={by: round(float(np.mean([each[by] for each in reciprocal])), 4) for by in ORDERS},
     )
 
 
 def _searches(
     model: LinkModel, manifest: Manifest, source: Folder, records: Records, vectors: Vectors
-) -> Iterator[_Searched]:
-    """Yield what was found for validation texts whose pictures are known."""
+) -> Iterator[tuple[int, Floats, Bool, Mapping[str, float]]]:
+    """Yield what was found for each validation text whose pictures are known.
+
+    The number of its document, the cosines of the first pictures, which of them it is linked to, and by each order the
+    reciprocal rank of the first picture that it is linked to; 0 beyond RERANKED.
+    """
     documents, embedded = embed_split(model, manifest, source, Split.VAL)
     if not has_links(documents):
         return
@@ -169,11 +138,5 @@ def _searches(
         text = documents.texts[place] if documents.sources is None else " ".join(documents.sources[place])
         lexical = records.words.rank(text, RERANKED, fields=WORDS)
         orders = zip(ORDERS, (visual, lexical, fused(visual, lexical)), strict=True)
-        reciprocal = {by: _reciprocal(ranking, right) for by, ranking in orders}
-        yield _Searched(number, visual.scores[:FIRST], np.isin(visual.rows[:FIRST], right), reciprocal)
-
-
-def _reciprocal(ranking: Ranked, right: Int64) -> float:
-    """Return the reciprocal of the rank of the first right picture; 0: there is none."""
-    places = np.flatnonzero(np.isin(ranking.rows, right))
-    return 1 / (1 + int(places[0])) if len(places) else 0.0
+        reciprocal = {by: 1 / ranking.rank_of_first(right) for by, ranking in orders}
+        yield number, visual.scores[:FIRST], np.isin(visual.rows[:FIRST], right), reciprocal

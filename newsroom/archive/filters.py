@@ -51,14 +51,7 @@ class Condition:
     is_negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Conditions that all hold."""
-
-    conditions: tuple[Condition, ...] = ()
-
-
-NO_FILTERS = Filters()
+Filters = tuple[Condition, ...]  # which all hold
 
 
 def parse_filters(where: Sequence[str] = (), entities: Sequence[str] = ()) -> Filters:
@@ -67,8 +60,7 @@ def parse_filters(where: Sequence[str] = (), entities: Sequence[str] = ()) -> Fi
     Raises:
         UsageError: a condition has no known field, no operator of that field, or no value.
     """
-    found = [_condition(text) for text in where] + [_contains(name, "--entity", "") for name in entities]
-    return Filters(tuple(found))
+    return (*map(_condition, where), *(_contains(name, "--entity", "") for name in entities))
 
 
 def _condition(text: str) -> Condition:

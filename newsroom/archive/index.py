@@ -5,8 +5,6 @@ store. Its files are compared with the digests of the manifest once a machine: t
 read again. What was fetched stays in the machine's cache (`training/data/mapped.py`), which its processes share.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable, Sequence
@@ -18,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from newsroom.archive.confidence import Confidence, read_confidence
+from newsroom.archive.confidence import Confidence
 from newsroom.archive.records import Records, write_table
 from newsroom.archive.vectors import Stacked, Vectors
 from newsroom.archive.words import Words, write_words
@@ -79,7 +77,7 @@ def write_part(tables: Sequence[pa.Table], vectors: Sequence[Float32], folder: P
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The index of another version, whose rows can be had.
+    """The index of another version, whose parts become parts of a new one.
 
     Attributes:
         folder: where it is.
@@ -87,7 +85,6 @@ class Earlier:
         here: its folder on this machine.
         records: its pictures.
         vectors: theirs.
-        is_kept: whether its parts become parts of the new index; else vectors alone are taken over.
     """
 
     folder: Folder
@@ -95,7 +92,6 @@ class Earlier:
     here: Path
     records: Records
     vectors: Stacked
-    is_kept: bool
 
     def have(self, table: pa.Table, rows: np.ndarray) -> Bool:
         """Return of each row of a table whether the same is known in a row here, of the same picture."""
@@ -118,7 +114,7 @@ def find_earlier(
 ) -> Earlier | None:
     """Return the newest index of another version whose rows are those that an index of this one would have.
 
-    Its parts are kept unless too many of its rows were of no use, or its parts are too many to search them fast.
+    None where too many of its rows would be of no use, or its parts are too many to search them fast.
 
     Args:
         lake: that holds both.
@@ -143,9 +139,10 @@ def find_earlier(
     records = Records.open(parts, here / PLACES)
     used = int((records.rows_with(keys) >= 0).sum())
     grown = len(parts) - math.ceil(there.rows / PART_ROWS)
-    is_kept = used >= (1 - MOST_GONE) * there.rows and grown < MOST_GROWN
+    if used < (1 - MOST_GONE) * there.rows or grown >= MOST_GROWN:
+        return None
     vectors = Stacked([np.load(part / VECTORS, mmap_mode="r", allow_pickle=False) for part in parts])
-    return Earlier(folder, there, here, records, vectors, is_kept)
+    return Earlier(folder, there, here, records, vectors)
 
 
 def index_manifest(folder: Folder) -> IndexManifest | None:
@@ -173,7 +170,7 @@ def on_this_machine(folder: Folder, manifest: IndexManifest) -> Path:
         for entry in manifest.files:
             path = home / entry.path
             if folder.local is None and not path.exists():
-                _fetch(folder, entry.path, path)
+                copy_file(entry.path, folder, Folder(str(home)))
             with path.open("rb") as stream:
                 if digest_stream(stream) != entry.sha256:
                     raise IntegrityError(_DAMAGED.format(folder.uri, entry.path, "damaged, by its SHA-256"))
@@ -181,12 +178,11 @@ def on_this_machine(folder: Folder, manifest: IndexManifest) -> Path:
     return home
 
 
-def _fetch(folder: Folder, name: str, path: Path) -> None:
-    """Copy a file; several processes may do so at once."""
-    sink = Folder(str(path.parent)).create(path.name)
-    with folder.open(name) as stream:
+def copy_file(name: str, source: Folder, target: Folder) -> None:
+    """Copy a file of a folder into another; several processes may do so at once."""
+    with source.open(name) as stream, target.create(name) as sink:
         shutil.copyfileobj(stream, sink.stream, 1 << 20)
-    sink.commit()
+        sink.commit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +240,9 @@ def open_index(uri: str, check: Callable[[Folder, bytes, IndexManifest, Path], N
     return Index(
         manifest=manifest,
         model=LinkModel.load(home / MODEL, choose_device()),
-        confidence=read_confidence(confidence) if confidence.is_file() else None,
+        confidence=Confidence.from_json(confidence.read_text(encoding="utf-8"), where=uri)
+        if confidence.is_file()
+        else None,
         records=records,
         vectors=Vectors.open([part / VECTORS for part in parts], records.live, cells, probes),
     )

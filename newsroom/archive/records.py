@@ -5,20 +5,18 @@ which takes less than a query of any index; one on words is answered by `words.p
 row: a common name takes 0.3 s, and an editor keeps a filter. May be used by several threads.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from newsroom.archive.filters import COMPARED, EQUAL, NO_FILTERS, SHOWN_WITH, WORDS, Condition, Filters
+from newsroom.archive.filters import COMPARED, EQUAL, SHOWN_WITH, WORDS, Condition, Filters
 from newsroom.archive.vectors import by_part
 from newsroom.archive.words import Words
 from schemas.errors import NotFoundError
@@ -68,12 +66,6 @@ class Picture:
     shown_with: str | None = None
 
     @property
-    def description(self) -> str:
-        """Return its title, caption, credit, place and keywords as one text."""
-        values = (getattr(self.metadata, name) for name in WORDS)
-        return " ".join(value if isinstance(value, str) else " ".join(value) for value in values if value)
-
-    @property
     def label(self) -> str:
         """Return its title, else its caption, else where it came from."""
         return self.metadata.title or self.metadata.caption or self.source or ""
@@ -105,7 +97,7 @@ class Records:
         self._with_words = lru_cache(min(MOST_KEPT, 1 + 8 * KEPT_BYTES // (1 + len(places))))(self._bits)
 
     @classmethod
-    def open(cls, parts: Sequence[Path], places: Path) -> Records:
+    def open(cls, parts: Sequence[Path], places: Path) -> Self:
         """Return the pictures of an index's files, mapped into memory: several processes share them."""
         tables = [read_table(part / FIELDS, FIELDS_SCHEMA) for part in parts]
         return cls(tables, read_table(places, PLACES_SCHEMA), [part / WORDS_FOLDER for part in parts])
@@ -160,9 +152,9 @@ class Records:
 
     def select(self, filters: Filters) -> Int64 | None:
         """Return the ascending rows that filters leave; None where there is no filter."""
-        if not filters.conditions:
+        if not filters:
             return None
-        masks = (self._mask(condition) for condition in filters.conditions)
+        masks = (self._mask(condition) for condition in filters)
         return np.flatnonzero(reduce(np.logical_and, masks, self.is_live))
 
     def number(self, filters: Filters) -> int:
@@ -172,7 +164,7 @@ class Records:
         selected = self.select(filters)
         return self.count if selected is None else len(selected)
 
-    def facets(self, filters: Filters = NO_FILTERS) -> dict[str, list[tuple[str, int]]]:
+    def facets(self, filters: Filters = ()) -> dict[str, list[tuple[str, int]]]:
         """Return the commonest values of each facet among the pictures that filters leave, with their numbers."""
         selected = self.select(filters)
         rows = self.live if selected is None else selected
@@ -219,7 +211,7 @@ class Records:
         return {name: self._all(column).fill_null(-1).to_numpy() for name, column in columns.items()}
 
     @cached_property
-    def _values(self) -> dict[str, _Column]:
+    def _values(self) -> "dict[str, _Column]":
         """The values of all rows that are equal or not, and the years."""
         years = np.where(self._numbers["date"] < 0, -1, self._numbers["date"] // _DAYS_A_YEAR)
         of_years = _Column(tuple(f"{year:04d}" for year in range(_DAYS_A_YEAR)), years)
@@ -234,7 +226,7 @@ class _Column:
     codes: Int32
 
     @classmethod
-    def of(cls, chunks: Iterable[pa.DictionaryArray]) -> _Column:
+    def of(cls, chunks: Iterable[pa.DictionaryArray]) -> Self:
         values: dict[str, tuple[int, str]] = {}  # in small letters -> number, as it was first written
         codes = [np.zeros(0, np.int32)]
         for chunk in chunks:

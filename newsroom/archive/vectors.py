@@ -11,15 +11,13 @@ that lists chosen for pictures can miss what texts look for. Lists and full vect
 mapped into memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from schemas.errors import ConfigError
 from schemas.links import CellsNote
@@ -44,6 +42,11 @@ class Ranked:
 
     rows: Int64
     scores: Floats
+
+    def rank_of_first(self, right: Int64) -> float:
+        """Return the rank, from 1, of the first of some rows; infinite: none of them is there."""
+        ranks = np.flatnonzero(np.isin(self.rows, right))
+        return 1.0 + ranks[0] if len(ranks) else np.inf
 
 
 class Stacked:
@@ -117,7 +120,7 @@ class Vectors:
     probes: int = 0
 
     @classmethod
-    def open(cls, parts: Sequence[Path], live: Int64 | None, cells: Path | None, probes: int) -> Vectors:
+    def open(cls, parts: Sequence[Path], live: Int64 | None, cells: Path | None, probes: int) -> Self:
         """Return the vectors of an index's files, mapped into memory: several processes share them."""
         rows = Stacked([np.load(part, mmap_mode="r", allow_pickle=False) for part in parts])
         if cells is None:
@@ -199,7 +202,7 @@ def make_cells(
     library, searched = faiss(), all_rows(len(rows), live)
     count = len(searched)
     lists = 1 << round(np.log2(2 * np.sqrt(count)))
-    with _one_thread(library):
+    with threadpool_limits(1):  # sums of floating-point numbers depend on how many share them
         made = library.index_factory(rows.dimensions, f"IVF{lists},SQ8", library.METRIC_INNER_PRODUCT)
         made.cp.max_points_per_centroid = POINTS_PER_CELL
         sample = stream("cells", count).choice(count, size=min(count, lists * POINTS_PER_CELL), replace=False)
@@ -226,7 +229,7 @@ def make_cells(
 
 def add_to_cells(cells: Any, rows: Stacked, numbers: Int64) -> None:
     """Put rows, by their numbers, into the lists of an approximate index."""
-    with _one_thread(faiss()):
+    with threadpool_limits(1):
         for start in range(0, len(numbers), ROWS_AT_ONCE):
             block = numbers[start : start + ROWS_AT_ONCE]
             cells.add_with_ids(rows[block], block)
@@ -259,14 +262,3 @@ def faiss() -> Any:
             "pip install 'multilink-pipeline[newsroom]'"
         ) from problem
     return library
-
-
-@contextmanager
-def _one_thread(library: Any) -> Iterator[None]:
-    """Compute in one thread: sums of floating-point numbers depend on how many share them."""
-    before = library.omp_get_max_threads()
-    library.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        library.omp_set_num_threads(before)

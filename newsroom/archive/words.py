@@ -7,8 +7,6 @@ through the parts. Words are compared without capitals and accents.
 BM25 (Robertson and Zaragoza 2009; k1 = 1.2, b = 0.75) is computed of each field and summed up.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile
@@ -23,7 +21,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from newsroom.archive.filters import COMPARED, EQUAL, NO_FILTERS, SHOWN_WITH, WORDS, Condition, Filters
+from newsroom.archive.filters import COMPARED, EQUAL, SHOWN_WITH, WORDS, Condition, Filters
 from newsroom.archive.vectors import Ranked
 from schemas.errors import ConfigError, IntegrityError
 from training.data.ragged import Bool, Int64
@@ -101,7 +99,7 @@ class Words:
         index = _write(rows, None)
         return cls(index, np.zeros(index.searcher().num_segments, np.int64))
 
-    def rank(self, text: str, count: int, filters: Filters = NO_FILTERS, *, fields: Sequence[str] = FIELDS) -> Ranked:
+    def rank(self, text: str, count: int, filters: Filters = (), *, fields: Sequence[str] = FIELDS) -> Ranked:
         """Return the pictures whose words a text shares, by BM25; none where it shares no selective word.
 
         Args:
@@ -114,7 +112,7 @@ class Words:
         if not found or not count:
             return Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
         query, most = _joined(found), count
-        if filters.conditions:
+        if filters:
             query = _joined([query, tantivy().Query.const_score_query(self._filter(filters), 0.0)], "Must")
         while True:
             ranked = self._search(query, most)
@@ -154,7 +152,7 @@ class Words:
         return tantivy().Query.term_query(self._schema, field, word, "basic" if field == _EQUAL else "freq")
 
     def _filter(self, filters: Filters) -> Any:
-        found = [self._condition(each) for each in filters.conditions]
+        found = [self._condition(each) for each in filters]
         return _joined(found or [tantivy().Query.all_query()], "Must")
 
     def _condition(self, condition: Condition) -> Any:

@@ -1,10 +1,12 @@
 """Which of two models editors preferred where they were compared blind, by the choices in the log."""
 
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from newsroom.decisions.log import DecisionLog, opened_log
+from newsroom.decisions.records import Action
 from schemas.configs import resolve
 from schemas.errors import NotFoundError
 from schemas.lake import Lake
@@ -60,24 +62,24 @@ class BlindComparison:
         }
 
 
-def preferred_by_editors(store: str) -> Callable[[Lake, str, str], Preference | None]:
-    """Return a function of lake, champion and challenger that returns what editors preferred; None: nobody compared.
+def preferred_by_editors(store: str, lake: Lake, champion: str, challenger: str) -> Preference | None:
+    """Return what editors preferred; None: nobody compared.
 
     All versions of the data set count, and comparisons from before the two models changed places; an article once.
 
     Args:
         store: address of the pages' database; empty: the one in the lake.
+        lake: of the pages.
+        champion: URI of the model.
+        challenger: URI of the other.
     """
-
-    def preferred(lake: Lake, champion: str, challenger: str) -> Preference | None:
-        try:
-            with opened_log(lake.root.uri, store) as log:
-                found = log.preferred(champion, challenger)
-        except NotFoundError:
-            return None
-        return found if found.articles else None
-
-    return preferred
+    try:
+        with opened_log(lake.root.uri, store) as log:
+            rows = [row for row in log.blind() if {row.champion, row.challenger} == {champion, challenger}]
+    except NotFoundError:
+        return None
+    found = _preference(rows, champion)
+    return found if found.articles else None
 
 
 def comparisons(log: DecisionLog) -> list[BlindComparison]:
@@ -86,8 +88,31 @@ def comparisons(log: DecisionLog) -> list[BlindComparison]:
     Only what was decided in comparisons counts: who saw probabilities elsewhere was not blind. Each two models have
     their own choices: a later comparison on the same articles takes nothing from an earlier one.
     """
+    of: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+    for row in log.blind():
+        of[row.champion, row.challenger, row.dataset].append(row)
     found = [
-        BlindComparison(champion=first, challenger=second, dataset=dataset, result=result)
-        for first, second, dataset, result in log.won()
+        BlindComparison(champion=each[0], challenger=each[1], dataset=each[2], result=_preference(rows, each[0]))
+        for each, rows in of.items()
     ]
-    return sorted(found, key=lambda each: -each.result.articles)
+    return sorted((each for each in found if each.result.articles), key=lambda each: -each.result.articles)
+
+
+def _preference(rows: Iterable[Any], champion: str) -> Preference:
+    """Return the articles that a champion and the other model won, by blind decisions on pictures of them, in order.
+
+    The last decision on a picture counts, of each order of the two models.
+    """
+    standing = {(row.champion, row.article, row.image): row for row in rows}
+    of: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in standing.values():
+        lead = row.side if row.champion == champion else -row.side
+        of[row.article].update({row.action: 1, "lead": lead if row.action == Action.CHOOSE else 0})
+    leads = [each["lead"] for each in of.values() if each[Action.CHOOSE]]
+    is_open = (each[Action.CHOOSE] or each[Action.SHORTLIST] or not each[Action.REJECT] for each in of.values())
+    return Preference(
+        first=sum(lead < 0 for lead in leads),
+        second=sum(lead > 0 for lead in leads),
+        ties=sum(lead == 0 for lead in leads),
+        none_fits=sum(not each for each in is_open),
+    )

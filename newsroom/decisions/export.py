@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from newsroom.decisions.log import DecisionLog
-from newsroom.decisions.records import Action, Decision, Ranking, standing
+from newsroom.decisions.records import Action, Decision, standing
 from schemas.documents import SENTENCE_NUMBERS, Role, Split, indexes
 from schemas.errors import NotFoundError
 from schemas.lake import Folder, Lake
@@ -106,7 +106,7 @@ def export(
     kept = [each for each in records if _is_kept(each, pictures, left_out)]
     if not kept:
         found = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items())) or "no decision"
-        raise NotFoundError(f"{log.name}: expected a chosen picture or a corrected link, found none ({found})")
+        raise NotFoundError(f"decisions: expected a chosen picture or a corrected link, found none ({found})")
     images = sorted({image for each in kept for image in each.images})
     for image in images:
         output.write(f"{PICTURES}/{image}.jpg", pictures[image]["jpeg"])
@@ -137,7 +137,8 @@ def _articles(decided: Iterable[Decision], log: DecisionLog, left_out: Counter[s
             continue
         wrong = [each.image for each in decisions if each.reason is not None and each.reason.is_mismatch]
         ranking = rankings[decisions[-1].ranking]
-        sentences = _sentences(ranking)
+        texts = {role: text for role in ORDER if (text := ranking.texts.get(role, "")).strip()}
+        sentences = [{"text": text, "role": str(role)} for role, text in texts.items()]
         yield _Record(
             id=f"article-{article[:16]}",
             dataset=ranking.dataset,
@@ -147,10 +148,6 @@ def _articles(decided: Iterable[Decision], log: DecisionLog, left_out: Counter[s
             links={(number, image) for number in range(len(sentences)) for image in chosen},
             is_article=True,
         )
-
-
-def _sentences(ranking: Ranking) -> list[dict[str, str]]:
-    return [{"text": ranking.texts[role], "role": role} for role in ORDER if ranking.texts.get(role, "").strip()]
 
 
 def _documents(decided: Iterable[Decision], lake: Lake, left_out: Counter[str]) -> Iterator[_Record]:
@@ -165,18 +162,20 @@ def _documents(decided: Iterable[Decision], lake: Lake, left_out: Counter[str]) 
         except NotFoundError:
             left_out["version gone"] += len(corrected)
             continue
-        rows = dict(_rows(manifest, folder, corrected))
+        columns = ["id", "language", "sentences", "images", "links", "provenance", SENTENCE_NUMBERS]
+        rows = {row["id"]: row for row in _rows(manifest, folder, "documents", columns, corrected)}
         if lost := len(corrected.keys() - rows.keys()):
             left_out["document gone"] += lost
         yield from (_document(dataset, rows[name], corrected[name]) for name in sorted(rows))
 
 
-def _rows(manifest: Manifest, folder: Folder, ids: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of some of a version's documents, by id."""
-    columns = ["id", "language", "sentences", "images", "links", "provenance", SENTENCE_NUMBERS]
+def _rows(
+    manifest: Manifest, folder: Folder, table: str, columns: Sequence[str], keys: Collection[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield some rows of a version's table, by the first of some columns."""
     for split in sorted(manifest.splits):
-        for entry in manifest.parts("documents", split):
-            yield from ((row["id"], row) for row in rows_where(folder, entry, columns, sorted(ids)))
+        for entry in manifest.parts(table, split):
+            yield from rows_where(folder, entry, columns, sorted(keys))
 
 
 def _document(dataset: str, row: Mapping[str, Any], corrections: Sequence[Decision]) -> _Record:
@@ -233,16 +232,9 @@ def _pictures(lake: Lake, records: Iterable[_Record]) -> tuple[dict[str, dict[st
                 with suppress(NotFoundError):
                     manifest, folder = read_manifest(lake, reference)
                     features |= set(manifest.extractors("images"))
-                    rows |= _copies(manifest, folder, sorted(missing))
+                    found = _rows(manifest, folder, "images", ["hash", "licence", "jpeg", "metadata"], missing)
+                    rows |= {row["hash"]: row for row in found if row["jpeg"] is not None}
     return rows, features
-
-
-def _copies(manifest: Manifest, folder: Folder, hashes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the rows of some pictures that a version has a copy of; older parts lack the metadata."""
-    columns = ["hash", "licence", "jpeg", "metadata"]
-    entries = [entry for split in sorted(manifest.splits) for entry in manifest.parts("images", split)]
-    rows = (row for entry in entries for row in rows_where(folder, entry, columns, hashes))
-    return {row["hash"]: row for row in rows if row["jpeg"] is not None}
 
 
 def _is_kept(record: _Record, pictures: Collection[str], left_out: Counter[str]) -> bool:
@@ -257,20 +249,17 @@ def _is_kept(record: _Record, pictures: Collection[str], left_out: Counter[str])
 
 def _line(record: _Record, pictures: Mapping[str, Mapping[str, Any]], split: Split | None) -> dict[str, Any]:
     """Return a record as `documents` reads it (`pipelines.sources.datasets.documents`)."""
-    number = {image: index for index, image in enumerate(record.images)}
+    number, images = {image: index for index, image in enumerate(record.images)}, []
+    for image in record.images:
+        row = pictures[image]
+        said = {"licence": row["licence"], **{name: (row.get("metadata") or {}).get(name) for name in _METADATA}}
+        images.append({"path": f"{PICTURES}/{image}.jpg"} | {name: value for name, value in said.items() if value})
     return {
         "id": record.id,
         "language": record.language,
         **({"split": str(split)} if split else {}),
         **({"url": record.url} if record.url else {}),
         "sentences": record.sentences,
-        "images": [{"path": f"{PICTURES}/{image}.jpg", **_described(pictures[image])} for image in record.images],
+        "images": images,
         "links": sorted([sentence, number[image]] for sentence, image in record.links),
     }
-
-
-def _described(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the licence of a picture and its metadata, as far as they are known."""
-    metadata = row.get("metadata") or {}
-    known = {"licence": row["licence"], **{name: metadata.get(name) for name in _METADATA}}
-    return {name: value for name, value in known.items() if value}

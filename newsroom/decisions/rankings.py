@@ -11,8 +11,8 @@ are independent, pictures of one article are not, so articles are counted (`trai
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from textwrap import shorten
+from typing import TypeVar
 
 from newsroom.archive.index import Index
 from newsroom.archive.records import Picture
@@ -25,38 +25,26 @@ from training.data.streams import stream
 COMPARED = 100  # pictures of each model's ranking that take part
 SHOWN = 20
 TITLE = 80  # characters
+Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
-class Contributed:
-    """A picture of an interleaved list: its row, and whether the second of the two rankings gave it."""
-
-    row: int
-    is_second: bool
-
-
-def team_draft(first: Sequence[int], second: Sequence[int], *, top: int, seed: str) -> list[Contributed]:
-    """Return at most `top` rows of two rankings as one list.
+def team_draft(first: Sequence[Item], second: Sequence[Item], *, top: int, seed: str) -> dict[Item, bool]:
+    """Return at most `top` items of two rankings as one list: each in order, and whether the second gave it.
 
     Args:
-        first: rows, the best first, each once.
+        first: items, the best first, each once.
         second: the same, of the other ranking.
         top: how many are wanted; the list ends before where a ranking has nothing left to give.
         seed: the same seed and rankings give the same list; one an article.
     """
-    coins = stream("interleaving", seed)
-    rankings, taken = (list(first), list(second)), (list[int](), list[int]())
-    found: list[Contributed] = []
-    there: set[int] = set()
+    coins, found = stream("interleaving", seed), dict[Item, bool]()
     while len(found) < top:
-        behind = len(taken[1]) - len(taken[0])
-        turn = int(coins.integers(2)) if behind == 0 else int(behind < 0)
-        row = next((row for row in rankings[turn] if row not in there), None)
-        if row is None:
+        lead = 2 * sum(found.values()) - len(found)  # of the second
+        is_second = bool(coins.integers(2)) if lead == 0 else lead < 0
+        item = next((each for each in (second if is_second else first) if each not in found), None)
+        if item is None:
             break
-        there.add(row)
-        taken[turn].append(row)
-        found.append(Contributed(row, is_second=turn == 1))
+        found[item] = is_second
     return found
 
 
@@ -88,10 +76,8 @@ def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchRe
     seed = article_digest(query.texts)
     if not seed:
         raise UsageError("a comparison needs the text of an article")
-    images = list(dict.fromkeys(each.picture.image for result in found for each in result.images))
-    number = {image: row for row, image in enumerate(images)}
     titles = {each.picture.image: title_of(each.picture) for result in found for each in result.images}
-    first, second = ([number[each.picture.image] for each in result.images] for result in found)
+    first, second = ([each.picture.image for each in result.images] for result in found)
     models = (champion.model, challenger.model)
     drafted = team_draft(first, second, top=SHOWN, seed=seed)
     return Ranking(
@@ -101,12 +87,7 @@ def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchRe
         dataset=champion.dataset,
         query=address,
         pictures=tuple(
-            ShownPicture(
-                image=images[each.row],
-                score=-float(rank),
-                model=models[each.is_second],
-                title=titles[images[each.row]],
-            )
-            for rank, each in enumerate(drafted, start=1)
+            ShownPicture(image=image, score=-float(rank), model=models[is_second], title=titles[image])
+            for rank, (image, is_second) in enumerate(drafted.items(), start=1)
         ),
     )

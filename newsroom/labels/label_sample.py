@@ -235,15 +235,18 @@ def _last(answers: Iterable[Decision], known: dict[tuple[str, str], int]) -> dic
 
 
 def labels_of(
-    links: LinkSet, manifest: Manifest, folder: Folder, log: DecisionLog, *, seed: int
+    frame: Frame, answers: Iterable[Decision], known: dict[tuple[str, str], int]
 ) -> dict[str, dict[int, int | None]]:
     """Return document -> index of an image -> number of the sentence that fits, or None, as people labelled it.
+
+    Args:
+        frame: as `reported` takes it.
+        answers: likewise.
+        known: likewise.
 
     Raises:
         UsageError: nobody has answered.
     """
-    frame, answers = frame_of(links), list(log.decisions(article=sample_of(links, seed)))
-    known = labelled_rows(frame, answers, links, manifest, folder)
     labels: dict[str, dict[int, int | None]] = {}
     for row, sentence in _last(_counted(answers, known), known).items():
         document, place = frame.image(row)
@@ -265,17 +268,12 @@ def _shown(interval: Interval | None) -> str:
     return f"{interval.mean:.1%} ({interval.low:.1%} to {interval.high:.1%} with 95%)"
 
 
-def measured(
-    links: LinkSet, manifest: Manifest, folder: Folder, log: DecisionLog, *, seed: int, wanted: float | None
-) -> Report:
-    """Return what the answers in a log say of a version's links by a model.
-
-    Raises:
-        UsageError: nobody has answered.
-    """
+def answered(
+    links: LinkSet, manifest: Manifest, folder: Folder, log: DecisionLog, *, seed: int
+) -> tuple[Frame, list[Decision], dict[tuple[str, str], int]]:
+    """Return every image of a version's links by a model, the answers in a log on a sample, and where they are."""
     frame, answers = frame_of(links), list(log.decisions(article=sample_of(links, seed)))
-    rows = labelled_rows(frame, answers, links, manifest, folder)
-    return reported(frame, answers, rows, wanted=wanted)
+    return frame, answers, labelled_rows(frame, answers, links, manifest, folder)
 
 
 def labelled_rows(

@@ -5,7 +5,7 @@ sentences and the addresses of pictures are read of the documents that a page sh
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from newsroom.labels.rows import find_documents, readable, rows_at
-from schemas.documents import IMAGE_NUMBERS, SENTENCE_NUMBERS, indexes
-from schemas.errors import NotFoundError, UsageError
+from newsroom.labels.rows import place_of, readable, rows_at
+from schemas.documents import AFTER_SENTENCE, IMAGE_NUMBERS, SENTENCE_NUMBERS, indexes
+from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
 from schemas.manifest import FileEntry, Manifest
@@ -40,41 +40,35 @@ class Order(StrEnum):
     NAME = "name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSet:
     """The links of a data set version by one model; two with the same files are equal.
 
     Attributes:
         name: of its folder: the model's name and version.
         folder: where they are.
+        files: of them.
         manifest: of them.
     """
 
     name: str
     folder: Folder
-    manifest: LinksManifest
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return self.folder, self.manifest.made_by, self.manifest.files
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LinkSet) and self.key == other.key
+    files: tuple[FileEntry, ...]
+    manifest: LinksManifest = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnDocument:
     """A document as it is drawn, with the addresses of its pictures, and the content hashes of its images.
 
-    It goes by the indexes of its row; `sentence_numbers` are what tables of links and decisions go by.
+    It goes by the indexes of its row; `sentence_numbers` are what tables of links and decisions go by. `after` has the
+    number of sentences before each image; None: a source does not say it.
     """
 
     drawn: ExampleDocument
     images: tuple[str, ...]
     sentence_numbers: Sequence[int]
+    after: Sequence[int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +95,8 @@ def link_sets(lake: Lake, manifest: Manifest) -> tuple[LinkSet, ...]:
     there = (name for name, folder in folders.items() if folder.exists(MANIFEST))
 
     def read(name: str) -> LinkSet:
-        return LinkSet(name=name, folder=folders[name], manifest=read_links(folders[name]))
+        manifest = read_links(folders[name])
+        return LinkSet(name=name, folder=folders[name], files=manifest.files, manifest=manifest)
 
     return tuple(readable(there, read, remedy=f"remove {home.uri}/NAME, and link again"))
 
@@ -126,7 +121,7 @@ def outcomes(links: LinkSet) -> pa.Table:
         UsageError: they were linked by a version of this program that did not write it.
     """
     parts, folder = [], links.folder
-    for entry in links.manifest.files:
+    for entry in links.files:
         if entry.path.startswith(f"{DOCUMENTS}/"):
             table = read_part(folder, entry, LINKED_SCHEMA.names, LINKED_SCHEMA)
             split, name = entry.path.split("/")[1:]
@@ -201,10 +196,13 @@ def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: S
     """
     reference = f"{manifest.dataset}@{manifest.version}"
     known = outcomes(links).take(pa.array(rows, pa.int64())).to_pylist()
-    places = find_documents(manifest, folder, (row["document"] for row in known))
-    columns = ["sentences", "images"]
-    texts = rows_at(folder, [places[row["document"]] for row in known], columns)
-    files, found = {entry.path: entry for entry in links.manifest.files}, []
+    parts = [entry for split in manifest.splits for entry in manifest.parts("documents", split)]
+    paths = (f"documents/{row['split']}/{row['part']}" for row in known)
+    places = [place_of(folder, parts, path, row["document"]) for path, row in zip(paths, known, strict=True)]
+    if None in places:
+        raise IntegrityError(f"{reference}: a document that was linked is not in it; link it again")
+    texts = rows_at(folder, [each for each in places if each], ["sentences", "images", AFTER_SENTENCE])
+    files, found = {entry.path: entry for entry in links.files}, []
     for row, text in zip(known, texts, strict=True):
         part = f"{row['split']}/{row['part']}"
         own = _links(links.folder, files[f"{LINKS}/{part}"]).slice(row["start"], row["links"]).to_pylist()
@@ -214,6 +212,7 @@ def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: S
                 drawn=_example(row, text, own, pictures),
                 images=tuple(image["hash"] for image in text["images"]),
                 sentence_numbers=row[SENTENCE_NUMBERS] or range(len(text["sentences"])),
+                after=text[AFTER_SENTENCE] or [None] * len(text["images"]),
             )
         )
     return found

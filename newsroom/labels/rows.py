@@ -1,16 +1,9 @@
-"""Rows of a data set version's shards: at random, by the ids of documents, by their numbers, by their titles.
+"""Rows of a data set version's shards: at random, by the part and the id of documents, by their numbers and titles."""
 
-Where a document is follows from an index of 16 bytes a document: the first 8 bytes of a digest of its id, sorted, with
-its part and its row. That of a split is made when a document of it is first looked for, and mapped from then on
-(`training.data.mapped`).
-"""
-
-import hashlib
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -24,11 +17,10 @@ from schemas.documents import Split
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
-from training.data.mapped import Arrays, content_of, mapped, numbers
+from training.data.mapped import Arrays, content_of, mapped
 from training.data.ragged import Int64
 
-INDEXES_KEPT = 16
-KEY_BYTES = 8
+IDS_KEPT = 256  # parts whose ids are held
 Place = tuple[FileEntry, int]  # a documents part, and a row of it
 T = TypeVar("T")
 Read = TypeVar("Read")
@@ -76,25 +68,17 @@ def row_of(parts: Sequence[FileEntry], number: int) -> Place:
     return parts[place], number - (ends[place] - parts[place].rows)
 
 
-def find_documents(manifest: Manifest, folder: Folder, ids: Iterable[str]) -> dict[str, Place]:
-    """Return the part and the row of documents by id; those that the version has not are left out."""
-    wanted, found = {*ids}, dict[str, Place]()
-    for split in Split:
-        if parts := tuple(manifest.parts("documents", split)):
-            found |= _find(folder, parts, wanted - found.keys())
-    return found
+def place_of(folder: Folder, parts: Iterable[FileEntry], path: str, document: str) -> Place | None:
+    """Return the part and the row of a document in the part of a path; None: it is not there."""
+    part = next((entry for entry in parts if entry.path == path), None)
+    row = -1 if part is None else int(pc.index(_ids(folder, path), document).as_py())
+    return (part, row) if part is not None and row >= 0 else None
 
 
-def _find(folder: Folder, parts: Sequence[FileEntry], ids: Iterable[str]) -> dict[str, Place]:
-    index = _index(folder, tuple(parts))
-    keys, places, rows = (numbers(index[name]) for name in ("key", "part", "row"))
-    found: dict[str, Place] = {}
-    for name in ids:
-        start, end = (int(np.searchsorted(keys, _key(name), side=side)) for side in ("left", "right"))
-        candidates = [(parts[places[at]], int(rows[at])) for at in range(start, end)]
-        texts = rows_at(folder, candidates, ["id"])  # a digest of 8 bytes may be another id's
-        found.update((name, place) for place, row in zip(candidates, texts, strict=True) if row["id"] == name)
-    return found
+@lru_cache(IDS_KEPT)
+def _ids(folder: Folder, path: str) -> pa.ChunkedArray:
+    with folder.open(path) as stream:
+        return pq.read_table(stream, columns=["id"]).column(0)
 
 
 def rows_at(folder: Folder, places: Sequence[Place], columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -116,8 +100,12 @@ def rows_at(folder: Folder, places: Sequence[Place], columns: Sequence[str]) -> 
     return [found[place] for place in places]
 
 
-def titled(manifest: Manifest, folder: Folder, *, containing: str = "", by_title: bool = False) -> Sequence[Place]:
-    """Return the documents whose first text contains a text, whatever the case of letters.
+def titled(
+    manifest: Manifest, folder: Folder, *, containing: str = "", by_title: bool = False
+) -> tuple[Sequence[FileEntry], Int64]:
+    """Return parts, and the numbers in these (`row_of`) of the documents whose first text contains a text.
+
+    The case of letters makes no difference.
 
     Args:
         manifest: of the version.
@@ -127,29 +115,14 @@ def titled(manifest: Manifest, folder: Folder, *, containing: str = "", by_title
     """
     parts = [entry for split in Split for entry in manifest.parts("documents", split)]
     if not parts:
-        return ()
+        return parts, np.zeros(0, np.int64)
     titles = mapped(f"{content_of(parts)}-titles", lambda: _titles(folder, parts))["title"]
     rows = np.arange(len(titles))
     if containing:
         rows = np.flatnonzero(pc.match_substring(titles, containing, ignore_case=True).to_numpy(zero_copy_only=False))
     if by_title:
         rows = rows[pc.array_sort_indices(pc.utf8_lower(titles.take(pa.array(rows)))).to_numpy()]
-    return _Places(parts, rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Places(Sequence[Place]):
-    """Documents by their numbers in parts that follow one another."""
-
-    parts: Sequence[FileEntry]
-    rows: Int64
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, at: Any) -> Any:
-        found = self.rows[at].tolist()
-        return [row_of(self.parts, row) for row in found] if isinstance(at, slice) else row_of(self.parts, found)
+    return parts, rows
 
 
 def _titles(folder: Folder, parts: Sequence[FileEntry]) -> Arrays:
@@ -163,29 +136,3 @@ def _titles(folder: Folder, parts: Sequence[FileEntry]) -> Arrays:
             first = pa.array(chunk.offsets.to_numpy()[:-1], mask=is_empty)
             titles.append(pc.struct_field(chunk.values, "text").take(first).fill_null("").cast(pa.large_string()))
     return {"title": pa.concat_arrays(titles)}
-
-
-@lru_cache(INDEXES_KEPT)
-def _index(folder: Folder, parts: tuple[FileEntry, ...]) -> Mapping[str, pa.Array]:
-    return mapped(f"{content_of(parts)}-places", lambda: _indexed(folder, parts))
-
-
-def _indexed(folder: Folder, parts: Sequence[FileEntry]) -> Arrays:
-    """Return the index of a split's documents, part after part."""
-    keys, places, rows = [], [], []
-    for number, entry in enumerate(parts):
-        with folder.open(entry.path) as stream:
-            names = pq.read_table(stream, columns=["id"]).column(0).to_pylist()
-        keys.append(np.array([_key(name) for name in names], np.uint64))
-        places.append(np.full(len(names), number, np.uint32))
-        rows.append(np.arange(len(names), dtype=np.uint32))
-    order = np.argsort(key := np.concatenate(keys), kind="stable")
-    return {
-        "key": pa.array(key[order]),
-        "part": pa.array(np.concatenate(places)[order]),
-        "row": pa.array(np.concatenate(rows)[order]),
-    }
-
-
-def _key(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=KEY_BYTES).digest(), "big")

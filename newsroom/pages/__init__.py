@@ -11,9 +11,8 @@ They compose both halves (the pipeline's extractors read a query, training ranks
     pictures.py   the lake's copies of pictures
     searches.py   processes that search       search_jobs.py   what they do
 
-A module with pages has an `APIRouter` named `router`, and a `NAV` (key of the catalogue, address) where it stands in
-the navigation; `app.MODULES` names it. Its functions take `shared: state.Shared` and answer with
-`rendering.page(request, "name.html.j2", ...)`. Templates extend `base.html.j2`. The Content-Security-Policy allows
-neither a script nor a `style` attribute in a page: widths are attributes of SVG, or a script's doing. Forms need no
-token (`access.guard_writes`).
+A module with pages has an `APIRouter` named `router`; `app.MODULES` names it, and `app.NAVIGATION` its address. Its
+functions take `shared: state.Shared` and answer with `rendering.page(request, "name.html.j2", ...)`. Templates extend
+`base.html.j2`. The Content-Security-Policy allows neither a script nor a `style` attribute in a page: widths are
+attributes of SVG, or a script's doing. Forms need no token (`access.guard_writes`).
 """

@@ -24,6 +24,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from newsroom.pages.limits import MAX_LOGIN_BYTES
 from newsroom.pages.rendering import address, cookie, inner_path, own_path, page
 from newsroom.pages.state import Field, PagesSettings, Shared
 from training.listening import is_for_loopback, is_same_site
@@ -91,8 +92,6 @@ class Access:
             return await self.app(scope, receive, send)
         request = Request(scope)
         request.state.user = ""
-        request.state.is_bearer = False
-        request.state.is_known = self.settings.is_open or not inner_path(request).startswith(OPEN_PATHS)
         return await (self._refusal(request) or self.app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
@@ -111,7 +110,6 @@ class Access:
             )
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            request.state.is_bearer = True
             return None if _is_token(token.strip(), given.token) else _unknown()
         if session(self.secret, given.token).opened(request.cookies.get(SESSION, "")) is not None:
             return None
@@ -126,7 +124,7 @@ def enter(request: Request, then: str = "") -> Response:
     return page(request, "enter.html.j2", then=own_path(request, then), is_wrong=False)
 
 
-@router.post("/enter")
+@router.post("/enter", max_body_size=MAX_LOGIN_BYTES)
 async def entered(request: Request, shared: Shared, then: Field = "", token: Field = "") -> Response:
     """Check a token and remember that it was right."""
     then = own_path(request, then)

@@ -8,11 +8,9 @@ from http import HTTPStatus
 
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -20,19 +18,16 @@ from newsroom.decisions.log import ConflictError, DecisionLog
 from newsroom.pages import (
     access,
     articles,
-    comparison,
     datasets,
     decisions,
-    documents,
     labels,
     links,
     placement,
 )
 from newsroom.pages.access import Access, guard_writes
 from newsroom.pages.archives import AliasesOf, Archives
-from newsroom.pages.limits import AT_ONCE, HEADERS, MAX_CONNECTIONS, MAX_SPARE, RETRY_S, Bodies, Limits, Work
+from newsroom.pages.limits import AT_ONCE, HEADERS, MAX_CONNECTIONS, MAX_FORM_BYTES, RETRY_S, Limits, Work
 from newsroom.pages.monitoring import add_metrics
-from newsroom.pages.pictures import Copies
 from newsroom.pages.rendering import page
 from newsroom.pages.searches import Searches
 from newsroom.pages.state import Pages, PagesSettings
@@ -43,8 +38,15 @@ from training.listening import TimedProtocol, bind
 
 LOOK_AGAIN_S, DAY_S = 15.0, 24 * 3600.0
 log = logging.getLogger("multilink.pages")
-# In the order of the navigation; each has a `router`, and `NAV` where it stands there.
-MODULES = (articles, documents, decisions, placement, comparison, links, labels, datasets, access)
+MODULES = (articles, decisions, placement, links, labels, datasets, access)
+NAVIGATION = {
+    "/": "articles.nav",
+    "/documents": "documents.nav",
+    "/decisions": "decisions.nav",
+    "/comparison": "comparison.nav",
+    "/links": "links.nav",
+    "/datasets": "datasets.nav",
+}
 
 
 def run_pages(settings: PagesSettings) -> Iterator[tuple[list[str], dict[str, str]]]:
@@ -56,7 +58,7 @@ def run_pages(settings: PagesSettings) -> Iterator[tuple[list[str], dict[str, st
     app = create_app(settings)
     address = bind(settings.host, settings.port)
     lines = [f"{address.url}, until Ctrl-C"]
-    if not comparison.can_compare(app.state.pages):
+    if not decisions.can_compare(app.state.pages):
         lines.append("no blind comparison: `multilink index` makes indexes of two models over one data set version")
     yield lines, {"address": address.url}
     config = uvicorn.Config(
@@ -88,17 +90,18 @@ def create_app(settings: PagesSettings) -> FastAPI:
             each.cancel()
         shared.close()
 
-    app = FastAPI(openapi_url=None, lifespan=lifespan, dependencies=[Depends(guard_writes)])
+    app = FastAPI(
+        openapi_url=None, lifespan=lifespan, dependencies=[Depends(guard_writes)], max_body_size=MAX_FORM_BYTES
+    )
     app.state.pages = shared
     app.state.nav = lambda: _navigation(shared)
     work = Work()
-    app.add_middleware(Bodies, work=work)
     app.add_middleware(Access, settings=settings, secret=shared.secret)
     app.add_middleware(Limits, work=work, user_header=settings.user_header)  # the last that is added stands outside
     app.mount("/static", StaticFiles(packages=[(__name__.rpartition(".")[0], "static")]), name="static")
     for module in MODULES:
         app.include_router(module.router)
-    app.add_api_route("/health", _health(work))
+    app.add_api_route("/health", work.health)
     add_metrics(app, shared.lake)
     for kind in (MultilinkError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _error)
@@ -107,8 +110,8 @@ def create_app(settings: PagesSettings) -> FastAPI:
 
 def _navigation(shared: Pages) -> list[tuple[str, str]]:
     """Return the navigation: what works with the indexes that there are."""
-    without = {documents: not shared.archives.choices, comparison: not comparison.can_compare(shared)}
-    return [module.NAV for module in MODULES if hasattr(module, "NAV") and not without.get(module)]
+    has = {"/documents": bool(shared.archives.choices), "/comparison": decisions.can_compare(shared)}
+    return [(key, path) for path, key in NAVIGATION.items() if has.get(path, True)]
 
 
 def open_pages(settings: PagesSettings) -> Pages:
@@ -123,7 +126,6 @@ def open_pages(settings: PagesSettings) -> Pages:
         lake=lake,
         archives=archives,
         searches=Searches(settings.processes, settings.reading),
-        copies=Copies(lake),
         store=store,
         decisions=DecisionLog(store.engine),
         secret=store.secret(),
@@ -150,58 +152,31 @@ def _aliases(tracking: str | None) -> AliasesOf:
 async def _follow_indexes(shared: Pages, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
     """Open the first index beside those at work, whenever it is another; only then is it the first for visitors."""
     opened: list[tuple[str, str]] | None = None  # without an index a process begins, too
-    found = shared.archives.choices
     while True:
         try:
+            found = await run_in_threadpool(shared.archives.look)
             if (first := [each.content for each in found[:1]]) != opened:
                 await shared.searches.prepare([*found[:1], *shared.archives.choices[:1]])  # and the one in use
                 opened = first
             shared.archives.choices = found
-        except Exception as problem:  # noqa: BLE001 - of whichever store or model; the next look may do better
-            log.warning("the first index cannot be opened: %s", problem)
-        found = shared.archives.choices
+        except Exception as problem:  # noqa: BLE001 - of whichever store, registry or model; the next look may do better
+            log.warning("indexes cannot be looked for, or the first one cannot be opened: %s", problem)
         await wait(LOOK_AGAIN_S)
-        try:
-            found = await run_in_threadpool(shared.archives.look)
-        except Exception as problem:  # noqa: BLE001 - likewise
-            log.warning("indexes cannot be looked for: %s", problem)
 
 
 async def _expire(shared: Pages) -> None:
     """Remove what is old, once a day."""
     while shared.settings.keep_days:
         try:
-            await run_in_threadpool(shared.store.expire, shared.settings.keep_days, shared.decisions)
-        except (MultilinkError, SQLAlchemyError) as problem:
+            await run_in_threadpool(shared.store.expire, shared.settings.keep_days)
+        except MultilinkError as problem:
             log.warning("old uploads and texts cannot be removed: %s", problem)
         await asyncio.sleep(DAY_S)
 
 
-def _health(work: Work) -> Callable[[], Awaitable[Response]]:
-    """Return what says whether a page can be made: not where every spare thread hangs."""
-
-    async def health() -> Response:
-        if work.late < MAX_SPARE:
-            return PlainTextResponse("ok\n")
-        return PlainTextResponse(f"{work.late} answers hang\n", 503)
-
-    return health
-
-
 async def _error(request: Request, problem: Exception) -> Response:
     """Return the page of an error; of one that nobody expected, the server's log has the rest."""
-    status, line = 500, ""
-    if isinstance(problem, MultilinkError):
-        status = 404 if isinstance(problem, NotFoundError) else 400 if isinstance(problem, UsageError) else 500
-        line = str(problem)
-    if isinstance(problem, ConflictError):
-        status, line = 409, ""
-    elif isinstance(problem, HTTPException):
-        status, line = problem.status_code, str(problem.detail)
-        line = "" if line == HTTPStatus(status).phrase else line  # the heading says it in the visitor's language
-    elif isinstance(problem, RequestValidationError):
-        status = 400
-        line = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in problem.errors())
+    status, line = _said_of(problem)
     answer = page(request, "error.html.j2", status=status, code=status, line=line, then="")
     if status == 503:
         answer.headers["retry-after"] = str(RETRY_S)
@@ -209,3 +184,19 @@ async def _error(request: Request, problem: Exception) -> Response:
     if "hx-request" in request.headers:  # in place of the page, not of the part that was asked for
         answer.headers.update({"HX-Retarget": "main", "HX-Reselect": "main", "HX-Reswap": "outerHTML"})
     return answer
+
+
+def _said_of(problem: Exception) -> tuple[int, str]:
+    """Return the status and the line of an error; "": the heading of its page, in the visitor's language, is enough."""
+    match problem:
+        case ConflictError():
+            return 409, ""
+        case MultilinkError():
+            return 404 if isinstance(problem, NotFoundError) else 400 if isinstance(problem, UsageError) else 500, str(
+                problem
+            )
+        case HTTPException(status_code=status, detail=detail):
+            return status, "" if detail == HTTPStatus(status).phrase else str(detail)
+        case RequestValidationError():
+            return 400, "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in problem.errors())
+    return 500, ""

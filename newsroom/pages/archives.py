@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from newsroom.archive.records import Picture
+from newsroom.labels.linked import picture_address
 from newsroom.labels.rows import readable
 from schemas.errors import NotFoundError
 from schemas.lake import MANIFEST, Folder, Lake
@@ -38,7 +40,9 @@ class Choice:
     @property
     def key(self) -> str:
         """Return its name in addresses."""
-        return index_key(self.uri, self.manifest.dataset)
+        name, _, version = self.manifest.dataset.partition("@")
+        last = self.uri.partition("?")[0].rstrip("/").rpartition("/")[2]
+        return f"{name}~{version[:8]}~{last}"
 
     @property
     def model(self) -> str:
@@ -56,6 +60,10 @@ class Choice:
         """Return whether at least half of its pictures have a title or a caption."""
         described = self.manifest.described
         return 2 * max(described.get("title", 0), described.get("caption", 0)) >= self.manifest.images
+
+    def copy_of(self, picture: Picture) -> str:
+        """Return the address, below the root, of the copy of a picture of it."""
+        return picture_address(self.manifest.dataset, picture.part, picture.image)
 
     @property
     def content(self) -> tuple[str, str]:
@@ -98,13 +106,6 @@ class Archives:
         raise NotFoundError(f"no index {str(key)[:120]!r}; indexes: {', '.join(each.key for each in self.choices)}")
 
 
-def index_key(uri: str, dataset: str) -> str:
-    """Return the name of an index in addresses: of its folder and its data set version (NAME@VERSION)."""
-    name, _, version = dataset.partition("@")
-    last = uri.partition("?")[0].rstrip("/").rpartition("/")[2]
-    return f"{name}~{version[:8]}~{last}"
-
-
 def _folder(uri: str) -> Folder:
     folder = Lake.at(uri).root
     if not folder.exists(MANIFEST):
@@ -114,21 +115,14 @@ def _folder(uri: str) -> Folder:
 
 def _folders(lake: Lake) -> Iterator[Folder]:
     root = lake.root.child("indexes")
-    for name in root.names():
-        for version in root.child(name).names():
-            for model in root.child(name, version).names():
-                folder = root.child(name, version, model)
-                if folder.exists(MANIFEST):
-                    yield folder
+    versions = ((name, version) for name in root.names() for version in root.child(name).names())
+    folders = (root.child(*path, model) for path in versions for model in root.child(*path).names())
+    return (folder for folder in folders if folder.exists(MANIFEST))
 
 
 def _choice(folder: Folder, aliases_of: AliasesOf) -> Choice:
     manifest = IndexManifest.from_json(folder.read(MANIFEST).decode(), where=folder.uri)
-    aliases, made_ns = _aliases(manifest.model, aliases_of), folder.stamp(MANIFEST)[1]
-    return Choice(uri=folder.uri, manifest=manifest, aliases=aliases, made_ns=made_ns)
-
-
-def _aliases(model: str, aliases_of: AliasesOf) -> tuple[str, ...]:
-    found = _REGISTERED.fullmatch(model)
-    aliases = {} if found is None else aliases_of(found[1])
-    return tuple(alias for alias in ALIASES if found is not None and str(aliases.get(alias)) == found[2])
+    found = _REGISTERED.fullmatch(manifest.model)
+    versions = aliases_of(found[1]) if found else {}
+    aliases = tuple(alias for alias in ALIASES if found and str(versions.get(alias)) == found[2])
+    return Choice(uri=folder.uri, manifest=manifest, aliases=aliases, made_ns=folder.stamp(MANIFEST)[1])

@@ -6,12 +6,14 @@ GET  /articles/KEY           a kept article; the rest of what is wanted is in th
 POST /articles               keeps texts and leads to their address
 POST /uploads                keeps a picture and leads to the address with it
 GET  /images/INDEX/HASH      a picture alone, with all that is known of it
+GET  /documents              the articles of the data set of an index, to be opened instead of pasting one
+POST /documents              keeps the one of an `id`, of a `part` of the version, and leads to its address
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode, urlsplit
 
 from fastapi import APIRouter, Form, HTTPException, Request
@@ -23,59 +25,61 @@ from newsroom.archive.records import Picture
 from newsroom.decisions.rankings import title_of
 from newsroom.decisions.records import Action, Ranking, ShownPicture, article_digest
 from newsroom.labels.linked import picture_address
+from newsroom.labels.rows import Place, place_of, row_of, rows_at, titled
 from newsroom.pages.archives import Choice
 from newsroom.pages.decisions import Standing, sealed, standing_of
-from newsroom.pages.pictures import KEPT, small_copy
-from newsroom.pages.rendering import OFFERED, address, inner_path, language_name, own_path, page
+from newsroom.pages.limits import MAX_BODY_BYTES
+from newsroom.pages.pictures import KEPT, jpeg_of, small_copy
+from newsroom.pages.rendering import OFFERED, address, inner_path, language_name, own_path, page, paging
 from newsroom.pages.search_jobs import SearchOutcome, find, look_up, newest
-from newsroom.pages.search_request import COUNTS, SearchParameters
-from newsroom.pages.state import Field, Pages, Shared, Upload
+from newsroom.pages.search_request import COUNTS, Asked, SearchParameters
+from newsroom.pages.state import Field, Number, Pages, Shared, Upload
 from newsroom.pages.store import Article
 from newsroom.pages.words import KINDS, shown_texts
 from newsroom.search.search import RankBy
 from pipelines.settings import ImagesConfig
 from schemas.codecs import ImageRejected, decode_image
+from schemas.documents import Role
 from schemas.errors import MultilinkError, NotFoundError, UsageError
+from schemas.manifest import Manifest, read_manifest
 
-NAV = ("articles.nav", "/")
 TEXTS = ("headline", "lead", "caption", "body")
 MAX_HEADLINE, MAX_LEAD = 200, 700  # characters of the first lines of what is pasted
 NEWEST_S = 3.0  # that the first page waits for the newest pictures
 MAX_TEXT = 20_000  # characters of one of them
+PER_PAGE, SHOWN_PICTURES = 20, 3  # documents, and pictures of each
+_COLUMNS = ("id", "language", "sentences", "images")
+Typed = Annotated[str, Form(max_length=MAX_TEXT)]
 router = APIRouter()
 
 
 @router.get("/")
-async def new(request: Request, shared: Shared) -> Response:
+async def new(request: Request, shared: Shared, asked: Asked) -> Response:
     """Show an empty article."""
-    return await _shown(request, shared, "", Article(texts={}))
+    return await _shown(request, shared, "", Article(texts={}), asked)
 
 
 @router.get("/articles/{key}")
-async def article(request: Request, shared: Shared, key: str) -> Response:
+async def article(request: Request, shared: Shared, asked: Asked, key: str) -> Response:
     """Show an article and its pictures."""
-    return await _shown(request, shared, key, await run_in_threadpool(shared.store.article, key))
+    return await _shown(request, shared, key, await run_in_threadpool(shared.store.article, key), asked)
 
 
 @router.post("/articles")
 def keep_article(
-    request: Request, shared: Shared, *, article: Field = "", headline: Field = "", lead: Field = "",
-    caption: Field = "", body: Field = "", index: Field = "", language: Field = "", n: Field = "", rank: Field = "",
+    request: Request, shared: Shared, *, article: Typed = "", headline: Typed = "", lead: Typed = "",
+    caption: Typed = "", body: Typed = "", index: Field = "", language: Field = "", n: Field = "", rank: Field = "",
     ui: Field = "",
 ) -> Response:  # fmt: skip
     """Keep what was typed and lead to its address; options stay as they are."""
-    typed = {"article": article, "headline": headline, "lead": lead, "caption": caption, "body": body}
-    given = {name: text.strip() for name, text in typed.items()}
-    for name, text in given.items():
-        if len(text) > MAX_TEXT:
-            raise UsageError(f"{name}: expected at most {MAX_TEXT} characters, found {len(text)}")
-    texts = texts_of(given.pop("article")) | {name: text for name, text in given.items() if text}
+    typed = {"headline": headline, "lead": lead, "caption": caption, "body": body}
+    texts = texts_of(article) | {name: text.strip() for name, text in typed.items() if text.strip()}
     options = {"index": index, "language": language, "n": n, "rank": rank, "ui": ui}
     path = f"/articles/{shared.store.keep_article(Article(texts=texts))}" if texts else "/"
     return RedirectResponse(address(request, path, **{name: value for name, value in options.items() if value}), 303)
 
 
-@router.post("/uploads")
+@router.post("/uploads", max_body_size=MAX_BODY_BYTES)
 def keep_upload(
     request: Request, shared: Shared, picture: Upload = None, then: Field = "",
     use: Annotated[str, Form(alias="as")] = "",
@@ -98,24 +102,19 @@ async def image(request: Request, shared: Shared, index: str, image: str, back: 
     if image not in found:
         raise NotFoundError(f"picture {image[:16]}: not in this index")
     content = {"picture": found[image], "source": link_of(found[image]), "back": own_path(request, back), "view": None}
-    return page(request, "image.html.j2", choice=choice, copy_of=copy_of, title_of=title_of, **content)
+    return page(request, "image.html.j2", choice=choice, title_of=title_of, **content)
 
 
 @router.get("/pictures/{reference}/{name}.jpg")
 def picture(shared: Shared, reference: str, name: str, part: str = "") -> Response:
     """Answer with a copy of a picture (`newsroom.labels.linked.picture_address`)."""
-    return Response(shared.copies.jpeg(reference, name, part), media_type="image/jpeg", headers=KEPT)
+    return Response(jpeg_of(shared.lake, reference, name, part), media_type="image/jpeg", headers=KEPT)
 
 
 @router.get("/uploads/{key}.jpg")
 def upload(shared: Shared, key: str) -> Response:
     """Answer with an uploaded picture, drawn again: nothing of the file but its pixels comes back."""
     return Response(small_copy(shared.store.upload(key)), media_type="image/jpeg", headers=KEPT)
-
-
-def copy_of(choice: Choice, picture: Picture) -> str:
-    """Return the address, below the root, of the copy of a picture of an index."""
-    return picture_address(choice.manifest.dataset, picture.part, picture.image)
 
 
 def link_of(picture: Picture) -> str | None:
@@ -132,7 +131,7 @@ def ranking_of(found: SearchOutcome, choice: Choice, query: str) -> Ranking:
         choice: the index.
         query: address of the page, below the root.
     """
-    images = [image for group in found.groups for image in (group.first, *group.folded)]
+    images = [image for group in found.groups for image in group]
     return Ranking(
         texts=found.query.texts,
         language=found.query.language,
@@ -177,8 +176,7 @@ def texts_of(pasted: str) -> dict[str, str]:
     return texts | ({"body": "\n\n".join(lines)} if lines else {})
 
 
-async def _shown(request: Request, shared: Pages, key: str, article: Article) -> Response:
-    parameters = SearchParameters.of(request.query_params)
+async def _shown(request: Request, shared: Pages, key: str, article: Article, parameters: SearchParameters) -> Response:
     choice = shared.archives.choice(parameters.index) if shared.archives.choices else None
     found, pictures = None, list[Picture]()
     if choice is not None and not article.texts and not parameters.is_query:
@@ -190,14 +188,17 @@ async def _shown(request: Request, shared: Pages, key: str, article: Article) ->
         if parameters.picture:
             upload = await run_in_threadpool(shared.store.upload, parameters.picture)
         found = await shared.searches.run(request, find, [choice], article, parameters, upload)
-    given: dict[str, Any] = {
-        "key": key,
-        "article": article,
-        "parameters": parameters,
-        "choice": choice,
-        "newest": pictures,
-    }
-    return await run_in_threadpool(_page, request, shared, found=found, **given)
+    return await run_in_threadpool(
+        _page,
+        request,
+        shared,
+        key=key,
+        article=article,
+        parameters=parameters,
+        choice=choice,
+        found=found,
+        newest=pictures,
+    )
 
 
 def _page(
@@ -216,8 +217,8 @@ def _page(
     if choice is not None and found is not None:
         query = inner_path(request) + (f"?{request.url.query}" if request.url.query else "")
         content["shown"] = sealed(shared, key, ranking_of(found, choice, query))
-        content["texts"] = shown_texts(found.query, found.result.sources, found.influence)
-    helpers: dict[str, Any] = {"copy_of": copy_of, "title_of": title_of, "language_name": language_name}
+        content["texts"] = shown_texts(found.query, found.result.sources, found.influence or {})
+    helpers: dict[str, Any] = {"title_of": title_of, "language_name": language_name}
     if parameters.view and found is not None:
         return _alone(request, parameters.view, **content, **helpers)
     return page(request, "article.html.j2", **content, **helpers, kinds=KINDS, ranks=list(RankBy), actions=Action)
@@ -225,7 +226,7 @@ def _page(
 
 def _alone(request: Request, view: str, **content: Any) -> Response:
     """Show one picture of a ranking, with the way to those before and after it."""
-    images = [each.picture for group in content["found"].groups for each in (group.first, *group.folded)]
+    images = [each.picture for group in content["found"].groups for each in group]
     place = next((number for number, each in enumerate(images) if each.image == view), None)
     if place is None:
         raise NotFoundError(f"picture {view[:16]}: not among the pictures of this page")
@@ -234,3 +235,63 @@ def _alone(request: Request, view: str, **content: Any) -> Response:
     return page(
         request, "image.html.j2", picture=images[place], around=around, source=source, back=back, view=view, **content
     )  # fmt: skip
+
+
+@router.get("/documents")
+def documents(
+    request: Request, shared: Shared, *, index: str = "", q: str = "", order: Literal["stored", "title"] = "stored",
+    number: Number = 1,
+) -> Response:  # fmt: skip
+    """List the documents whose first text contains what is looked for."""
+    choice = shared.archives.choice(index)
+    manifest, folder = read_manifest(shared.lake, choice.manifest.dataset)
+    parts, found = titled(manifest, folder, containing=q.strip(), by_title=order == "title")
+    place = paging(number, len(found), PER_PAGE)
+    places = [row_of(parts, row) for row in found[place["start"] : place["end"]].tolist()]
+    rows = [_row(manifest, *each) for each in zip(places, rows_at(folder, places, _COLUMNS), strict=True)]
+    return page(
+        request, "documents.html.j2", choice=choice, choices=shared.archives.choices, rows=rows, total=len(found), q=q,
+        order=order, **place,
+    )  # fmt: skip
+
+
+def _row(manifest: Manifest, place: Place, row: Mapping[str, Any]) -> dict[str, Any]:
+    part = place[0].path.replace("documents/", "images/", 1)
+    pictures = [picture_address(manifest.reference, part, image["hash"]) for image in row["images"][:SHOWN_PICTURES]]
+    texts = [*_texts(row["sentences"]).values(), row["id"]]
+    return {
+        "id": row["id"],
+        "part": place[0].path,
+        "language": row["language"],
+        "title": texts[0],
+        "rest": texts[1:-1],
+        "pictures": pictures,
+    }
+
+
+@router.post("/documents")
+def open_document(
+    request: Request, shared: Shared, name: Annotated[str, Form(alias="id")], part: Field, index: Field = ""
+) -> Response:
+    """Keep a document as an article and lead to its address."""
+    choice = shared.archives.choice(index)
+    reference = choice.manifest.dataset
+    manifest, folder = read_manifest(shared.lake, reference)
+    parts = [entry for split in manifest.splits for entry in manifest.parts("documents", split)]
+    if (place := place_of(folder, parts, part, name)) is None:
+        raise NotFoundError(f"{reference}: no document {name[:200]!r}")
+    (row,) = rows_at(folder, [place], _COLUMNS)
+    images = tuple(image["hash"] for image in row["images"])
+    origin = f"{reference} {name}"
+    article = Article(texts=_texts(row["sentences"]), language=row["language"], origin=origin, images=images)
+    key = shared.store.keep_article(article)
+    return RedirectResponse(address(request, f"/articles/{key}", index=choice.key), 303)
+
+
+def _texts(sentences: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return the sentences of a document as texts by role; those without one are a body."""
+    texts: dict[str, list[str]] = {}
+    for sentence in sentences:
+        role = Role.BODY if sentence["role"] == Role.SENTENCE else sentence["role"]
+        texts.setdefault(str(role), []).append(sentence["text"])
+    return {role: text for role, parts in texts.items() if (text := " ".join(parts).strip())}

@@ -5,7 +5,6 @@ And what a takedown list would remove from the lake, before it is applied.
 
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
@@ -20,8 +19,10 @@ from markupsafe import Markup
 
 from newsroom.labels.linked import picture_address
 from newsroom.labels.rows import readable, rows_at, sampled
+from newsroom.pages.limits import MAX_BODY_BYTES
+from newsroom.pages.pictures import KEPT
 from newsroom.pages.rendering import address, page, paging
-from newsroom.pages.state import Field, Pages, Shared, Upload
+from newsroom.pages.state import Field, Number, Pages, Shared, Upload
 from pipelines.card.card import README
 from pipelines.card.changes import Changes, changes_between, reasons, version_before
 from pipelines.card.duplicates import cluster_of, find_copies
@@ -40,56 +41,9 @@ IMAGE_LEAKS = pa.array([LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE], pa.string())
 SAMPLED, FAILURES_SHOWN, PER_PAGE, CHANGES_SHOWN = 12, 100, 20, 200
 CHANGES_HELD, COVERS_KEPT = 16, 256
 SEEDS = 1 << 32
-COPY_KEPT = {"cache-control": "private, max-age=86400"}  # a takedown removes copies
 SAMPLE_COLUMNS = ("id", "language", "split", "sentences", "images", "links", "provenance")
-NAV = ("datasets.nav", "/datasets")
-Number = Annotated[int, Query(ge=1, alias="page")]
 VersionOrder = Literal["newest", "name"]
 router = APIRouter(prefix="/datasets")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorstPair:
-    """The two images of a cluster that are least alike, and the bits between their fingerprints."""
-
-    first: str
-    second: str
-    distance: int
-
-
-def clusters(
-    manifest: Manifest, folder: Folder, lake: Lake, *, start: int, count: int
-) -> tuple[int, list[dict[str, Any]]]:
-    """Return how many clusters a version has, and some: those whose images differ most from their nearest first.
-
-    Each is that of `pipelines.card.duplicates.cluster_of`, with its `worst` pair: None where it is one image that
-    occurs several times, or fingerprints are gone from the lake.
-    """
-    rows = _table(manifest, folder, "duplicates", DUPLICATE_SCHEMA)
-    sizes = rows.group_by("cluster").aggregate([("distance", "max"), ([], "count_all")])
-    keys = [("distance_max", "descending"), ("count_all", "descending"), ("cluster", "ascending")]
-    names = sizes.sort_by(keys).slice(start, count).column("cluster").to_pylist()
-    found = []
-    for name in names:
-        own = rows.filter(pc.equal(rows.column("cluster"), name))
-        images = sorted(pc.unique(own.column("image")).to_pylist())[:IMAGES_COMPARED]
-        found.append(cluster_of(name, own) | {"worst": worst_pair(find_copies(lake, images, "fingerprint"))})
-    return sizes.num_rows, found
-
-
-def leak_kinds(manifest: Manifest, folder: Folder) -> dict[str, int]:
-    """Return how many leaks of each kind a version has."""
-    kinds = _table(manifest, folder, "leaks", LEAK_SCHEMA).column("kind").value_counts().to_pylist()
-    return {row["values"]: row["counts"] for row in sorted(kinds, key=lambda row: str(row["values"]))}
-
-
-def leaks(manifest: Manifest, folder: Folder, *, kind: str, start: int, count: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return how many leaks of a kind there are (empty: of any), and some of them."""
-    rows = _table(manifest, folder, "leaks", LEAK_SCHEMA)
-    if kind:
-        rows = rows.filter(pc.equal(rows.column("kind"), kind))
-    ordered = rows.sort_by([("kind", "ascending"), ("key", "ascending")])
-    return rows.num_rows, ordered.slice(start, count).to_pylist()
 
 
 def pictures_of(manifest: Manifest, folder: Folder, records: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -110,15 +64,18 @@ def _table(manifest: Manifest, folder: Folder, name: str, schema: pa.Schema) -> 
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
-def worst_pair(fingerprints: Mapping[str, str]) -> WorstPair | None:
-    """Return the two of some images whose 64-bit fingerprints (hexadecimal, by content hash) differ in most bits."""
+def worst_pair(fingerprints: Mapping[str, str]) -> tuple[str, str, int] | None:
+    """Return the two of some images whose 64-bit fingerprints (hexadecimal, by content hash) differ in most bits.
+
+    And in how many.
+    """
     names = sorted(fingerprints)
     if len(names) < 2:
         return None
     codes = np.array([int(fingerprints[name], 16) for name in names], np.uint64)
     bits = np.bitwise_count(codes[:, None] ^ codes[None, :])
     first, second = np.unravel_index(int(bits.argmax()), bits.shape)
-    return WorstPair(first=names[first], second=names[second], distance=int(bits[first, second]))
+    return names[first], names[second], int(bits[first, second])
 
 
 @router.get("", name="datasets")
@@ -172,7 +129,7 @@ def copy(shared: Shared, image: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) 
     jpeg = find_copies(shared.lake, [image]).get(image)
     if jpeg is None:
         raise NotFoundError("no copy of this picture is left in the lake")
-    return Response(jpeg, media_type="image/jpeg", headers=COPY_KEPT)
+    return Response(jpeg, media_type="image/jpeg", headers=KEPT)
 
 
 @router.get("/takedown", name="takedown")
@@ -181,7 +138,7 @@ def takedown(request: Request) -> Response:
     return page(request, "takedown.html.j2", entries="", found=None)
 
 
-@router.post("/takedown")
+@router.post("/takedown", max_body_size=MAX_BODY_BYTES)
 async def would_take_down(
     request: Request, shared: Shared, entries: Field = "", listed: Annotated[Upload, File(alias="list")] = None
 ) -> Response:
@@ -239,10 +196,21 @@ def failures(request: Request, shared: Shared, dataset: str, version: str, reaso
 
 @router.get("/{dataset}/{version}/duplicates", name="duplicates")
 def duplicates(request: Request, shared: Shared, dataset: str, version: str, number: Number = 1) -> Response:
-    """Show clusters of near-duplicates, each with the two images that are least alike."""
+    """Show clusters of near-duplicates: those whose images differ most from their nearest first.
+
+    Each is that of `pipelines.card.duplicates.cluster_of`, with its `worst` pair: None where it is one image that
+    occurs several times, or fingerprints are gone from the lake.
+    """
     manifest, folder = _version(shared, dataset, version)
-    total, found = clusters(manifest, folder, shared.lake, start=(number - 1) * PER_PAGE, count=PER_PAGE)
-    return _page(request, "duplicates", manifest, clusters=found, total=total, **paging(number, total, PER_PAGE))
+    rows, found = _table(manifest, folder, "duplicates", DUPLICATE_SCHEMA), []
+    sizes = rows.group_by("cluster").aggregate([("distance", "max"), ([], "count_all")])
+    keys = [("distance_max", "descending"), ("count_all", "descending"), ("cluster", "ascending")]
+    place = paging(number, sizes.num_rows, PER_PAGE)
+    for name in sizes.sort_by(keys).slice(place["start"], PER_PAGE).column("cluster").to_pylist():
+        own = rows.filter(pc.equal(rows.column("cluster"), name))
+        images = sorted(pc.unique(own.column("image")).to_pylist())[:IMAGES_COMPARED]
+        found.append(cluster_of(name, own) | {"worst": worst_pair(find_copies(shared.lake, images, "fingerprint"))})
+    return _page(request, "duplicates", manifest, clusters=found, total=sizes.num_rows, **place)
 
 
 @router.get("/{dataset}/{version}/leaks", name="leaks")
@@ -251,11 +219,14 @@ def leaked(
 ) -> Response:
     """Show what documents of different splits share."""
     manifest, folder = _version(shared, dataset, version)
-    total, rows = leaks(manifest, folder, kind=kind or "", start=(number - 1) * PER_PAGE, count=PER_PAGE)
-    kinds = leak_kinds(manifest, folder)
-    return _page(
-        request, "leaks", manifest, rows=rows, total=total, kinds=kinds, kind=kind, **paging(number, total, PER_PAGE)
-    )
+    rows = _table(manifest, folder, "leaks", LEAK_SCHEMA).sort_by([("kind", "ascending"), ("key", "ascending")])
+    counted = rows.column("kind").value_counts().to_pylist()
+    kinds = {row["values"]: row["counts"] for row in counted}  # in the order of the rows
+    if kind:
+        rows = rows.filter(pc.equal(rows.column("kind"), kind))
+    place = paging(number, rows.num_rows, PER_PAGE)
+    some = rows.slice(place["start"], PER_PAGE).to_pylist()
+    return _page(request, "leaks", manifest, rows=some, kinds=kinds, kind=kind, **place)
 
 
 @router.get("/{dataset}/{version}/changes", name="changes")

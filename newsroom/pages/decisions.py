@@ -1,9 +1,11 @@
-"""Decisions on pictures: what the buttons below each picture do, and the log of what was decided.
+"""Decisions on pictures: what the buttons below each picture do, the log, and two models compared blind by it.
 
 POST /decisions         writes one on a picture of the page's ranking: `shown` and `decide`, as ACTION:HASH:AFTER, with
                         the number of the last decision that the page showed; of a rejection `reason` and `note`
 POST /decisions/undo    takes the decision of `number` back, where it is the last one on its picture
 GET  /decisions         the log, the newest first; `before=NUMBER` goes on, `q` searches
+GET  /comparison        champion and challenger compared blind: the result so far, and articles to go on with
+GET  /comparison/KEY    the pictures that both models give for an article; whose each is stays sealed
 
 A page holds the ranking that it shows, sealed (`access.Seal`): a decision brings it back, so that nothing is searched
 again, and what is logged is what was seen, whatever has been promoted since. Whose a picture is stays sealed in a blind
@@ -13,27 +15,36 @@ comparison. Texts are not in it: they are in the store, under the article's key.
 import json
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Annotated, TypeVar
+from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
+from pydantic import BeforeValidator
+from starlette.concurrency import run_in_threadpool
 
+from newsroom.decisions.comparison import comparisons
 from newsroom.decisions.log import ConflictError
-from newsroom.decisions.records import MAX_NOTE, Action, Decision, Objection, Ranking, ShownPicture
+from newsroom.decisions.rankings import title_of
+from newsroom.decisions.records import MAX_NOTE, Action, Decision, Objection, Ranking
 from newsroom.pages.access import Seal
+from newsroom.pages.archives import Choice
 from newsroom.pages.rendering import address, own_path, page
+from newsroom.pages.search_jobs import compare
 from newsroom.pages.state import Field, Pages, Shared, Visitor
-from schemas.errors import UsageError
+from schemas.configs import restore
+from schemas.errors import NotFoundError, UsageError
 from schemas.metadata import plain_text
 from schemas.versions import plain
 
 SHOWN_S = 7 * 24 * 3600  # how long a page can be decided on
-NAV = ("decisions.nav", "/decisions")
 AT_ONCE = 100  # decisions on a page
+RECENT = 40  # articles
 REASONS = list(Objection)
-Member = TypeVar("Member", bound=StrEnum)
+DECIDED = rf"^({'|'.join(Action)}):[0-9a-f]{{64}}:[0-9]+$"  # ACTION:HASH:NUMBER
+Reason = Annotated[Objection | None, Form(), BeforeValidator(lambda value: value or None)]
 router = APIRouter()
 
 
@@ -61,10 +72,7 @@ def opened(shared: Pages, token: str) -> tuple[str, Ranking]:
         raise UsageError("the page is out of date: reload it, and decide again")
     values = json.loads(zlib.decompress(data))
     key = values["texts"]
-    pictures = tuple(ShownPicture(**each) for each in values["pictures"])
-    names = {name: tuple(values[name]) for name in ("models", "indexes")}
-    texts = shared.store.article(key).texts if key else {}
-    return key, Ranking(**values | names | {"texts": texts, "pictures": pictures})
+    return key, restore(Ranking, values | {"texts": shared.store.article(key).texts if key else {}})
 
 
 def standing_of(shared: Pages, article: str, models: tuple[str, ...] = ()) -> "Standing":
@@ -123,21 +131,18 @@ class Standing:
 
 @router.post("/decisions")
 def decide(
-    request: Request, shared: Shared, who: Visitor, *, shown: Field = "", reason: Field = "", note: Field = "",
-    wanted: Annotated[str, Form(alias="decide")] = "",
+    request: Request, shared: Shared, who: Visitor, *, shown: Field = "", reason: Reason = None, note: Field = "",
+    wanted: Annotated[str, Form(alias="decide", pattern=DECIDED)],
 ) -> Response:  # fmt: skip
     """Write a decision; answer with the picture's buttons as they are now, or lead back to the page.
 
     Where somebody decided meanwhile, nothing is written: the answer is what stands, with status 409. A rejection
     without a reason is answered with the question for it.
     """
-    name, _, rest = wanted.partition(":")
-    image, _, after = rest.partition(":")
-    if not after.isdecimal():
-        raise UsageError(f"decide={wanted[:100]!r}: expected ACTION:HASH:NUMBER")
-    (key, ranking), action = opened(shared, shown), _member(Action, name, "decide")
+    name, image, after = wanted.split(":")
+    (key, ranking), action = opened(shared, shown), Action(name)
     is_part, then = "hx-request" in request.headers, address(request, ranking.query or "/")
-    if action is Action.REJECT and not reason:
+    if action is Action.REJECT and reason is None:
         template = "rejected.html.j2" if is_part else "reject.html.j2"
         return page(request, template, image=image, after=after, shown=shown, reasons=REASONS, then=then)
     decision = Decision(
@@ -145,7 +150,7 @@ def decide(
         image=image,
         dataset=ranking.dataset,
         model="" if ranking.is_blind else ranking.models[0],
-        reason=_member(Objection, reason, "reason") if action is Action.REJECT else None,
+        reason=reason if action is Action.REJECT else None,
         note=(plain_text(note, MAX_NOTE) or "") if action is Action.REJECT else "",
         who=who,
     )
@@ -189,7 +194,48 @@ def decisions(request: Request, shared: Shared, before: int | None = None, q: st
     return page(request, "decisions.html.j2", decisions=found, subjects=subjects, q=q, is_more=len(found) == AT_ONCE)
 
 
-def _member(kind: type[Member], value: str, name: str) -> Member:
-    if value not in list(kind):
-        raise UsageError(f"{name}: expected one of {', '.join(kind)}, found {value[:40]!r}")
-    return kind(value)
+@router.get("/comparison")
+def results(request: Request, shared: Shared) -> Response:
+    """Show what the choices say, and articles that can be compared."""
+    articles = shared.store.recent(RECENT) if can_compare(shared) else None
+    return page(request, "comparisons.html.j2", found=comparisons(shared.decisions), articles=articles)
+
+
+@router.get("/comparison/{key}")
+async def compared(request: Request, shared: Shared, key: str, a: str = "", b: str = "") -> Response:
+    """Show an article's pictures, of two models in turns."""
+    article, pair = await run_in_threadpool(shared.store.article, key), pair_of(shared, a, b)
+    query = f"/comparison/{key}?{urlencode({'a': pair[0].key, 'b': pair[1].key})}"
+    ranking, pictures = await shared.searches.run(request, compare, pair, article, query)
+    standing = await run_in_threadpool(standing_of, shared, ranking.article, ranking.models)
+    return page(
+        request, "comparison.html.j2", article=article, choice=pair[0], pictures=pictures, title_of=title_of,
+        standing=standing, shown=sealed(shared, key, ranking), is_blind=True,
+    )  # fmt: skip
+
+
+def can_compare(shared: Pages) -> bool:
+    """Return whether there are two models to compare: without them no page leads here."""
+    with suppress(NotFoundError):
+        return bool(pair_of(shared))
+    return False
+
+
+def pair_of(shared: Pages, champion: str = "", challenger: str = "") -> tuple[Choice, Choice]:
+    """Return the indexes of two models over one data set version: those that are named, else the first that fit.
+
+    The champion is first. Of two that are no champion the order is that of their names, whenever they were made: what
+    was compared once stays one comparison.
+
+    Raises:
+        NotFoundError: there are no such two.
+    """
+    choices = shared.archives.choices
+    if champion and challenger:
+        return shared.archives.choice(champion), shared.archives.choice(challenger)
+    for number, first in enumerate(choices):
+        for second in choices[number + 1 :]:
+            if first.manifest.dataset == second.manifest.dataset and first.manifest.model != second.manifest.model:
+                one, other = sorted((first, second), key=lambda each: (each.standing, each.key))
+                return one, other
+    raise NotFoundError("a comparison needs the indexes of two models over one data set version: `multilink index`")

@@ -6,19 +6,16 @@ GET  /labels/NAME/VERSION/LINKS    the next picture that this person has not ans
 POST /labels/NAME/VERSION/LINKS    `row` and `answer`: the number of a sentence, none-fits or cannot-say
 """
 
-from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from newsroom.decisions.records import MAX_WHO, Action, Decision
-from newsroom.labels.label_sample import Frame, drawn_images, frame_of, label_of, pictures_of, sample_of
+from newsroom.labels.label_sample import drawn_images, frame_of, label_of, pictures_of, sample_of
 from newsroom.labels.linked import DrawnDocument, LinkSet, find_links, link_sets, linked_documents
-from newsroom.labels.rows import find_documents, rows_at
 from newsroom.pages.rendering import address, page
-from newsroom.pages.state import Field, Pages, Shared
-from schemas.documents import AFTER_SENTENCE
+from newsroom.pages.state import Pages, Shared, Visitor
 from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest, read_manifest
@@ -30,24 +27,14 @@ Count = Annotated[int, Query(ge=1, le=MOST)]
 Seed = Annotated[int, Query(ge=0, le=2**31)]
 
 
-class Shown(NamedTuple):
-    """A picture that is asked about: row, index in its document, the images before each sentence, the answer."""
-
-    row: int
-    image: int
-    document: DrawnDocument
-    order: list[list[int]]
-    answer: Decision | None
-
-
 @router.get("/{dataset}/{version}/{name}")
 def label(
-    request: Request, shared: Shared, *, dataset: str, version: str, name: str,
+    request: Request, shared: Shared, who: Visitor, *, dataset: str, version: str, name: str,
     by: str = "", count: Count = 50, seed: Seed = 0, row: int | None = None, last: int | None = None,
 ) -> Response:  # fmt: skip
     """Show the next picture without an answer, or one that is named; and the answer that was given last."""
     manifest, folder, links = _links(shared, dataset, version, name)
-    frame, who = frame_of(links), _who(request, by)
+    frame, who = frame_of(links), who or plain_text(by, MAX_WHO) or ""
     rows = drawn_images(frame, count, seed)
     answers = [each for each in shared.decisions.decisions(article=sample_of(links, seed)) if each.who == who]
     of_picture = {(each.document, each.image): each for each in answers}
@@ -55,11 +42,12 @@ def label(
     answered = {row: of_picture[each] for row, each in pictures.items() if each in of_picture}
     left = [each for each in rows if each not in answered]
     at = row if row in rows else next(iter(left), None)
-    shown: Shown | None = None
+    shown: dict[str, Any] | None = None
     if at is not None:
         document, image = frame.image(at)
         (linked,) = linked_documents(links, manifest, folder, [document])
-        shown = Shown(at, image, linked, _in_order(linked, manifest, folder), answered.get(at))
+        order = _in_order(linked)
+        shown = {"row": at, "image": image, "document": linked, "order": order, "answer": answered.get(at)}
     before = [each for each in rows[: rows.index(at) if at in rows else len(rows)] if each in answered]
     return page(
         request, "label.html.j2", manifest=manifest, name=name, shown=shown, last_row=last,
@@ -71,13 +59,16 @@ def label(
 
 @router.post("/{dataset}/{version}/{name}")
 def answer(
-    request: Request, shared: Shared, *, dataset: str, version: str, name: str,
-    by: str = "", count: Count = 50, seed: Seed = 0, row: Field = "", said: Annotated[str, Form(alias="answer")] = "",
+    request: Request, shared: Shared, who: Visitor, *, dataset: str, version: str, name: str,
+    row: Annotated[int, Form()], by: str = "", count: Count = 50, seed: Seed = 0,
+    said: Annotated[str, Form(alias="answer")] = "",
 ) -> Response:  # fmt: skip
     """Write an answer, and lead to the next picture."""
     manifest, folder, links = _links(shared, dataset, version, name)
     frame = frame_of(links)
-    document, image = _asked(frame, row, drawn_images(frame, count, seed))
+    if row not in drawn_images(frame, count, seed):
+        raise UsageError(f"row: expected a picture of the sample, found {row}")
+    document, image = frame.image(row)
     (linked,) = linked_documents(links, manifest, folder, [document])
     known = Decision(
         action=Action.CANNOT_SAY,
@@ -85,11 +76,11 @@ def answer(
         dataset=f"{dataset}@{version}",
         model=links.manifest.model,
         document=linked.drawn.id,
-        who=_who(request, by),
+        who=who or plain_text(by, MAX_WHO) or "",
         article=sample_of(links, seed),
     )
     shared.decisions.decide(label_of(said, sentences=linked.sentence_numbers, known=known))
-    return RedirectResponse(address(request, row=None, last=row), 303)
+    return RedirectResponse(address(request, row=None, last=str(row)), 303)
 
 
 def _links(shared: Pages, dataset: str, version: str, name: str) -> tuple[Manifest, Folder, LinkSet]:
@@ -97,27 +88,13 @@ def _links(shared: Pages, dataset: str, version: str, name: str) -> tuple[Manife
     return manifest, folder, find_links(link_sets(shared.lake, manifest), name)
 
 
-def _in_order(linked: DrawnDocument, manifest: Manifest, folder: Folder) -> list[list[int]]:
+def _in_order(linked: DrawnDocument) -> list[list[int]]:
     """Return the images that stand before each sentence of a document, and behind the last, by their indexes in it.
 
     Images of which a source does not say where they stand are behind the last sentence.
     """
-    ((entry, row),) = find_documents(manifest, folder, [linked.drawn.id]).values()
-    (found,) = rows_at(folder, [(entry, row)], [AFTER_SENTENCE])
     behind = len(linked.drawn.sentences)
     order: list[list[int]] = [[] for _ in range(behind + 1)]
-    places = found[AFTER_SENTENCE] or [None] * len(linked.images)
-    for image, place in enumerate(places):
+    for image, place in enumerate(linked.after):
         order[behind if place is None else min(place, behind)].append(image)
     return order
-
-
-def _asked(frame: Frame, row: str, rows: Sequence[int]) -> tuple[int, int]:
-    if not (row.isascii() and row.isdigit() and int(row) in rows):
-        raise UsageError(f"row: expected a picture of the sample, found {row[:40]!r}")
-    return frame.image(int(row))
-
-
-def _who(request: Request, by: str) -> str:
-    """Return the name that a proxy gave, or else the one in the address."""
-    return plain_text(getattr(request.state, "user", "") or by, MAX_WHO) or ""

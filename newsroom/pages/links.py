@@ -5,13 +5,12 @@ A correction is a decision in the log (`newsroom.decisions`): that a link is rig
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import pyarrow as pa
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
-from markupsafe import Markup
 
 from newsroom.decisions.records import Action, Decision, standing
 from newsroom.labels.linked import (
@@ -27,9 +26,9 @@ from newsroom.labels.linked import (
     outcomes,
     row_of_document,
 )
-from newsroom.pages.datasets import Number, VersionOrder, listed, version_rows
+from newsroom.pages.datasets import VersionOrder, listed, version_rows
 from newsroom.pages.rendering import address, page, paging, root_of
-from newsroom.pages.state import Field, Pages, Shared, Visitor
+from newsroom.pages.state import Field, Number, Pages, Shared, Visitor
 from schemas.documents import Split, indexes
 from schemas.errors import UsageError
 from schemas.lake import Folder
@@ -41,57 +40,13 @@ Link = tuple[str, int, str]  # document, number of the sentence, content hash of
 _CORRECTION = re.compile(r"(\d{1,6})-(\d{1,6})-(right|wrong)")
 PER_PAGE = 10
 DAY_S = 86_400
-NAV = ("links.nav", "/links")
 router = APIRouter(prefix="/links")
 
 
 def corrections_of(shared: Pages, manifest: Manifest, documents: Collection[str]) -> dict[Link, Decision]:
     """Return the last correction of each link of some documents of a version."""
-    found = shared.decisions.corrections(f"{manifest.dataset}@{manifest.version}", documents)
+    found = shared.decisions.corrections(manifest.reference, documents)
     return {(each.document, each.sentence or 0, each.image): each for each in standing(found)}
-
-
-def correct(
-    shared: Pages, manifest: Manifest, links: LinkSet, linked: DrawnDocument, correction: str, *, who: str
-) -> Decision:
-    """Write a correction of a link of a document.
-
-    Args:
-        shared: has the log.
-        manifest: of the version.
-        links: that were shown.
-        linked: the document.
-        correction: SENTENCE-IMAGE-right or SENTENCE-IMAGE-wrong, by their indexes in the document that is shown.
-        who: corrects it.
-
-    Raises:
-        UsageError: it is no link that the document can have.
-    """
-    found = _CORRECTION.fullmatch(correction)
-    sentences = len(linked.drawn.sentences)
-    if found is None or int(found[1]) >= sentences or int(found[2]) >= len(linked.images):
-        raise UsageError(f"expected a link of one of {sentences} sentences and {len(linked.images)} images")
-    decision = Decision(
-        action=Action(found[3]),
-        image=linked.images[int(found[2])],
-        dataset=f"{manifest.dataset}@{manifest.version}",
-        model=links.manifest.model,
-        document=linked.drawn.id,
-        sentence=linked.sentence_numbers[int(found[1])],
-        who=who,
-    )
-    return shared.decisions.decide(decision)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentView:
-    """A document on the page: its split and language, and a drawing for each model, None where it was not linked."""
-
-    document: str
-    split: str
-    language: str
-    drawings: tuple[Markup | None, ...]
-    corrections: Mapping[str, Any]
 
 
 @router.get("", name="links")
@@ -151,16 +106,14 @@ def linked(
     ]
     shown = table.take(pa.array(some, pa.int64())).select(["document", "split", "language"]).to_pylist()
     documents = [
-        DocumentView(
-            document=row["document"],
-            split=row["split"],
-            language=row["language"],
-            drawings=tuple(
-                None if graph is None else drawn(graph, f"{at + 1 + place['start']}", threshold=threshold)
-                for graph in (own[at] for own in graphs)
-            ),
-            corrections=_correctable([own[at] for own in examples], corrections),
-        )
+        row
+        | {
+            "drawings": [
+                None if (graph := own[at]) is None else drawn(graph, f"{at + 1 + place['start']}", threshold=threshold)
+                for own in graphs
+            ],
+            "corrections": _correctable([own[at] for own in examples], corrections),
+        }
         for at, row in enumerate(shown)
     ]
     return page(
@@ -178,25 +131,31 @@ def corrected(
     request: Request, shared: Shared, who: Visitor, *, dataset: str, version: str, model: Field = "",
     document: Field = "", correction: Field = "", sentence: Field = "", image: Field = "",
 ) -> Response:  # fmt: skip
-    """Take down that a link of a document is right or wrong: a `correction`, or a `sentence` and an `image`."""
+    """Take down that a link of a document is right or wrong.
+
+    It is named by its indexes in the document that is shown: a `correction`, as SENTENCE-IMAGE-right or
+    SENTENCE-IMAGE-wrong, or a `sentence` and an `image` that go together.
+    """
     manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
     links = find_links(link_sets(shared.lake, manifest), model)
     row = row_of_document(outcomes(links), document)
     if row is None:
         raise UsageError(f"no document {document[:80]!r} among those that {model} linked")
-    found = linked_documents(links, manifest, folder, [row])
-    correct(shared, manifest, links, found[0], correction or f"{sentence}-{image}-{Action.RIGHT}", who=who)
-    corrections = _correctable(found, corrections_of(shared, manifest, [document]))
-    if "hx-request" in request.headers:
-        return page(
-            request,
-            "corrections.html.j2",
-            manifest=manifest,
-            model=model,
-            document=document,
-            corrections=corrections,
-            is_open=True,
+    (found,) = linked_documents(links, manifest, folder, [row])
+    asked = _CORRECTION.fullmatch(correction or f"{sentence}-{image}-{Action.RIGHT}")
+    sentences, images = len(found.drawn.sentences), len(found.images)
+    if asked is None or int(asked[1]) >= sentences or int(asked[2]) >= images:
+        raise UsageError(f"expected a link of one of {sentences} sentences and {images} images")
+    shared.decisions.decide(
+        Decision(
+            action=Action(asked[3]), image=found.images[int(asked[2])], dataset=manifest.reference,
+            model=links.manifest.model, document=document, sentence=found.sentence_numbers[int(asked[1])], who=who,
         )
+    )  # fmt: skip
+    corrections = _correctable([found], corrections_of(shared, manifest, [document]))
+    if "hx-request" in request.headers:
+        given: dict[str, Any] = {"manifest": manifest, "model": model, "document": document, "corrections": corrections}
+        return page(request, "corrections.html.j2", **given, is_open=True)
     back = address(request, f"/links/{manifest.dataset}/{manifest.version}", model=model)
     return RedirectResponse(back, 303)
 

@@ -13,6 +13,7 @@ The interface is in English, German and French: one file a language, `texts/<lan
 A text with `one` and `other` is chosen by `n`. All files have the same keys and the same names in braces (tested).
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -21,6 +22,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from babel import Locale
+from babel.numbers import format_decimal, format_percent
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -33,6 +35,7 @@ Translate = Callable[..., str]
 OFFERED = ("de", "en", "es", "fr", "it", "nl", "pt", "pl", "sv", "da", "cs", "tr", "ru", "uk", "ar", "zh", "ja", "ko")
 LANGUAGE = "ui"  # name of the parameter and the cookie of the interface's language
 KEPT_S = 30 * 24 * 3600
+_ACCEPTED = re.compile(r"\s*([a-zA-Z]{1,8})(?:-[\w-]+)?\s*(?:;\s*q=([01](?:\.\d+)?))?\s*")
 
 
 @cache
@@ -52,32 +55,20 @@ def translator(language: str) -> Translate:
         if isinstance(text, Mapping):
             is_one = values["n"] in ((0, 1) if language == "fr" else (1,))
             text = text["one" if is_one else "other"]
-        written = {name: number(value, language) if isinstance(value, int) else value for name, value in values.items()}
+        written = {
+            name: format_decimal(value, locale=language) if isinstance(value, int) else value
+            for name, value in values.items()
+        }
         return str(text.format(**written))
 
     return t
 
 
-def number(value: int, language: str) -> str:
-    """Return a whole number with its thousands set apart."""
-    return f"{value:,}".replace(",", {"en": ",", "de": ".", "fr": "\u202f"}[language])
-
-
-def percent(value: float, language: str) -> str:
-    """Return a share as a whole percentage."""
-    return f"{value:.0%}" if language == "en" else f"{100 * value:.0f}\u202f%"
-
-
 def preferred(accepted: str) -> str:
     """Return the first language of an `Accept-Language` header that there is; English where there is none."""
-    ranked = []
-    for position, part in enumerate(accepted.split(",")[:20]):
-        name, _, weight = part.strip().partition(";q=")
-        try:
-            ranked.append((-float(weight or 1), position, name.lower().partition("-")[0]))
-        except ValueError:
-            continue
-    return next((name for _, _, name in sorted(ranked) if name in LANGUAGES), "en")
+    parts = filter(None, (_ACCEPTED.fullmatch(part) for part in accepted.split(",")[:20]))
+    ranked = sorted(parts, key=lambda each: -float(each[2] or 1))
+    return next((name for each in ranked if (name := each[1].lower()) in LANGUAGES), "en")
 
 
 def language_name(code: str, ui: str) -> str:
@@ -104,7 +95,7 @@ def page(request: Request, template: str, *, status: int = 200, **content: Any) 
     ui = language_of(request)
     shared = {
         "t": translator(ui),
-        "percent": partial(percent, language=ui),
+        "percent": partial(format_percent, locale=ui),
         "ui": ui,
         "languages": LANGUAGES,
         "root": root_of(request),

@@ -7,17 +7,14 @@ look_up           what an index knows of pictures
 newest            the pictures with the latest dates
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 import numpy as np
 
-from newsroom.archive.filters import Filters, parse_filters
+from newsroom.archive.filters import Condition, Filters, parse_filters
 from newsroom.archive.records import Picture
 from newsroom.decisions.rankings import COMPARED, interleaved
 from newsroom.decisions.records import Ranking
@@ -25,42 +22,19 @@ from newsroom.pages.search_request import SearchParameters
 from newsroom.pages.searches import Opened
 from newsroom.pages.store import Article
 from newsroom.pages.words import Entity
-from newsroom.search.placement import place
 from newsroom.search.queries import Query
-from newsroom.search.search import MAX_TOP, RankBy, RankedImage, SearchResult, search
+from newsroom.search.search import MAX_TOP, RankedImage, SearchResult, search
 from pipelines.sources.text import split_sentences
 from schemas.documents import UNDETERMINED
 from schemas.errors import UsageError
+from training.similarity.assignment import predicted_pairs
 from training.text.vocabulary import token_spans
 
-LIKELY = 0.5
+Group = tuple[RankedImage, ...]
+MAX_SENTENCES = 2_000  # of an article whose pictures are placed
 NEWEST = 24  # pictures of the first page
 INFLUENCE_OF = 10  # first pictures whose similarity words add to
 MOST_WORDS = 500  # of a text whose influence is computed: it is read once for each
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A picture that was found, and those that are nearly the same, which follow it in the ranking."""
-
-    first: RankedImage
-    folded: tuple[RankedImage, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NameSuggestion:
-    """A name that was typed and that the archive does not have, with those that come near."""
-
-    typed: str
-    proposed: tuple[Entity, ...]
-
-
-class Highlighting(StrEnum):
-    """What the colours of words show: influence, or nothing, where influence can be computed or cannot."""
-
-    INFLUENCE = "influence"
-    POSSIBLE = "possible"
-    NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +46,12 @@ class SearchOutcome:
         entities: names in the texts.
         languages: that the model reads; (): any.
         result: the ranking, its pictures left out: they are in `groups`.
-        groups: pictures, near-duplicates folded; at most as many as are shown.
+        groups: pictures, each with those after it that are nearly the same; at most as many as are shown.
         has_more: whether there are further ones.
-        highlighting: what the colours of words show.
-        influence: by text, what each word that is read adds; {}: it is not shown.
-        suggestions: names that were typed and replaced.
+        influence: by text, what each word that is read adds; {}: nobody asked; None: it cannot be computed.
+        suggestions: names that were typed and that the archive does not have, with those that come near.
         wrong: conditions that cannot be read and are not applied, each with what is wrong.
         facets: values of each facet among the pictures that filters leave, with their numbers.
-        is_unlikely: whether the archive likely has no right picture.
-        has_no_word: whether pictures are ranked by words, and none has one of them.
     """
 
     query: Query
@@ -89,13 +60,10 @@ class SearchOutcome:
     result: SearchResult
     groups: tuple[Group, ...]
     has_more: bool = False
-    highlighting: Highlighting = Highlighting.NOTHING
-    influence: dict[str, list[float]] = field(default_factory=dict)
-    suggestions: tuple[NameSuggestion, ...] = ()
+    influence: dict[str, list[float]] | None = None
+    suggestions: dict[str, list[Entity]] = field(default_factory=dict)
     wrong: tuple[tuple[str, str], ...] = ()
     facets: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    is_unlikely: bool = False
-    has_no_word: bool = False
 
 
 def language_of(opened: Opened, article: Article, stated: str = "") -> str:
@@ -117,24 +85,23 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
         UsageError: the model cannot read it.
         NotFoundError: a picture that is named is not there.
     """
-    names, suggestions = _names(opened, parameters.entities)
-    filters, wrong = _filters([*parameters.facet_conditions()], parameters.where, names)
+    names, suggestions = _names(opened, parameters.entity)
+    filters, wrong = _filters(parameters.where, names)
     language = language_of(opened, article, parameters.language)
     entities = opened.entities(" ".join(article.texts.values()))
-    index = opened.archive.index
-    top = min(MAX_TOP, 3 * parameters.count + 20)  # enough where some are folded
+    index = opened.index
+    top = min(MAX_TOP, 3 * parameters.n + 20)  # enough where some are folded
     with _file(upload) as picture:
         query = Query(
             texts=article.texts, language=language, left_out=parameters.left_out, picture=picture,
-            like=parameters.like, unlike=parameters.unlike,
+            like=tuple(parameters.like), unlike=tuple(parameters.unlike),
         )  # fmt: skip
         result = search(
-            index, query, filters=filters, top=top, rank_by=parameters.rank_by, queries=opened.queries,
+            index, query, filters=filters, top=top, rank_by=parameters.rank, queries=opened.queries,
             known=opened.read(query),
         )  # fmt: skip
     every = fold(result.images)
-    groups = every[: parameters.count]
-    highlighting, influence = _highlighted(opened, query, result, parameters)
+    groups = every[: parameters.n]
     return SearchOutcome(
         query=query,
         entities=tuple(entities),
@@ -142,24 +109,19 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
         result=replace(result, images=()),
         groups=groups,
         has_more=len(every) > len(groups),
-        highlighting=highlighting,
-        influence=influence,
+        influence=_influence(opened, query, result, parameters),
         suggestions=suggestions,
         wrong=tuple(wrong),
         facets=opened.facets(filters),
-        is_unlikely=result.first_ten is not None and result.first_ten < LIKELY,
-        has_no_word=result.rank_by is RankBy.LEXICAL and result.searched > 0 and not groups,
     )
 
 
 def fold(images: Sequence[RankedImage]) -> tuple[Group, ...]:
     """Return the pictures of a ranking, each with those after it that are nearly the same."""
-    found: dict[str, Group] = {}
+    found = dict[str, list[RankedImage]]()
     for each in images:
-        key = each.picture.cluster or each.picture.image
-        before = found.get(key)
-        found[key] = replace(before, folded=(*before.folded, each)) if before else Group(each)
-    return tuple(found.values())
+        found.setdefault(each.picture.cluster or each.picture.image, []).append(each)
+    return tuple(map(tuple, found.values()))
 
 
 def compare(first: Opened, second: Opened, article: Article, address: str) -> tuple[Ranking, list[Picture]]:
@@ -169,7 +131,7 @@ def compare(first: Opened, second: Opened, article: Article, address: str) -> tu
         UsageError: they are not two models over one data set version, or a model cannot read the texts.
     """
     queries = [Query(texts=article.texts, language=language_of(each, article)) for each in (first, second)]
-    indexes = [each.archive.index for each in (first, second)]
+    indexes = [each.index for each in (first, second)]
     found = [
         search(index, query, top=COMPARED, queries=opened.queries, known=opened.read(query))
         for index, query, opened in zip(indexes, queries, (first, second), strict=True)
@@ -181,14 +143,14 @@ def compare(first: Opened, second: Opened, article: Article, address: str) -> tu
 
 def look_up(opened: Opened, images: Sequence[str]) -> dict[str, Picture]:
     """Return what an index knows of pictures, by content hash; those that it has not are left out."""
-    records = opened.archive.index.records
+    records = opened.index.records
     rows = [row for row in records.rows_of(list(images)) if row is not None]
     return {picture.image: picture for picture in records.pictures(rows)}
 
 
 def newest(opened: Opened) -> list[Picture]:
     """Return the NEWEST pictures of an index with the latest dates, the latest first."""
-    records = opened.archive.index.records
+    records = opened.index.records
     return records.pictures(records.newest(NEWEST).tolist())
 
 
@@ -208,13 +170,12 @@ class Proposal:
 
 
 def propose_places(
-    opened: Opened,
-    article: Article,
-    paragraphs: Sequence[str],
-    images: Sequence[str],
-    free: Mapping[str, bytes | None],
+    opened: Opened, article: Article, paragraphs: Sequence[str], images: Sequence[str], free: Mapping[str, bytes | None]
 ) -> Proposal:
-    """Return what an index knows of pictures, and where those go that have no place yet.
+    """Return what an index knows of pictures, and where those go that have no place yet (Hessel 2019, 3.2).
+
+    Every sentence is compared with every picture by their cosine (an index has no inputs of steps at link time), and
+    the maximum-weight matching is taken, as in linking: a picture has at most one sentence, and a sentence one picture.
 
     Args:
         opened: the index.
@@ -224,47 +185,38 @@ def propose_places(
         free: those of them without a place; and uploads without one, by their keys, with their bytes.
 
     Raises:
-        UsageError: there are too many, or the model cannot read the sentences.
+        UsageError: there are too many sentences, or the model cannot read them.
     """
     language, known = language_of(opened, article), look_up(opened, images)
-    split = split_sentences(paragraphs, language=language)
-    with ExitStack() as files:
-        own = {key: str(files.enter_context(_file(data))) for key, data in free.items() if data}
-        given = [image for image in free if image in known]
-        index, reader = opened.archive.index, opened.archive.reader
-        found = place(
-            index, split.sentences, given, language=language, reader=reader, own=own, vectors_of=opened.sentences
-        )
-    numbers = {each.image: each.sentence for each in found if each.sentence is not None}
-    places = {image: (split.paragraphs[number], split.sentences[number]) for image, number in numbers.items()}
+    split, index, places = split_sentences(paragraphs, language=language), opened.index, {}
+    if len(split.sentences) > MAX_SENTENCES:
+        raise UsageError(f"expected at most {MAX_SENTENCES} sentences, found {len(split.sentences)}")
+    given, uploads = [image for image in free if image in known], [key for key, data in free.items() if data]
+    if split.sentences and (names := [*given, *uploads]):
+        with ExitStack() as files:
+            own = [opened.queries.picture(str(files.enter_context(_file(free[key] or b"")))) for key in uploads]
+        pictures = np.stack([*index.vectors.rows[index.records.rows_named(given)], *own])
+        pairs = predicted_pairs(opened.sentences(split.sentences, language) @ pictures.T)
+        places = {names[of]: (split.paragraphs[at], split.sentences[at]) for at, of in zip(*pairs, strict=True)}
     return Proposal(language=language, pictures=known, places=places)
 
 
-def _names(opened: Opened, typed: Sequence[str]) -> tuple[list[str], tuple[NameSuggestion, ...]]:
+def _names(opened: Opened, typed: Sequence[str]) -> tuple[list[str], dict[str, list[Entity]]]:
     """Return the names that pictures are filtered by: those that were typed, or where there are none the nearest."""
-    names, suggestions = [], []
-    for name in typed:
-        is_known = opened.gazetteer.images(name) > 0
-        proposed = () if is_known else tuple(opened.gazetteer.proposed(name))
-        if not is_known:
-            suggestions.append(NameSuggestion(name, proposed))
-        names.append(proposed[0].name if proposed else name)
-    return names, tuple(suggestions)
+    unknown = [name for name in typed if not opened.gazetteer.images(name)]
+    suggestions = {name: opened.gazetteer.proposed(name) for name in unknown}
+    return [near[0].name if (near := suggestions.get(name)) else name for name in typed], suggestions
 
 
-def _filters(
-    facets: Sequence[str], where: Sequence[str], names: Sequence[str]
-) -> tuple[Filters, list[tuple[str, str]]]:
+def _filters(where: Sequence[str], names: Sequence[str]) -> tuple[Filters, list[tuple[str, str]]]:
     """Return the filters of what can be read, and the conditions and names that cannot, with what is wrong."""
-    kept: tuple[list[str], list[str]] = [*facets], []
-    wrong = []
-    for into, each in [(kept[0], condition) for condition in where] + [(kept[1], name) for name in names]:
+    kept, wrong = list[Condition](), list[tuple[str, str]]()
+    for each, given in [(one, {"where": [one]}) for one in where] + [(one, {"entities": [one]}) for one in names]:
         try:
-            parse_filters([each] if into is kept[0] else [], [each] if into is kept[1] else [])
-            into.append(each)
+            kept += parse_filters(**given)
         except UsageError as problem:
             wrong.append((each, str(problem).partition(" ")[2]))
-    return parse_filters(*kept), wrong
+    return tuple(kept), wrong
 
 
 @contextmanager
@@ -279,16 +231,15 @@ def _file(upload: bytes) -> Iterator[str | None]:
         yield stream.name
 
 
-def _highlighted(
+def _influence(
     opened: Opened, query: Query, result: SearchResult, parameters: SearchParameters
-) -> tuple[Highlighting, dict[str, list[float]]]:
-    """Return what the colours of words show, and the influence of words where that is it."""
+) -> dict[str, list[float]] | None:
+    """Return by text what each word adds; nothing where nobody asked, None where it cannot be computed."""
     words = sum(len(token_spans(text)) for text in query.given.values())
     if not 0 < words <= MOST_WORDS or not result.images:
-        return Highlighting.NOTHING, {}
-    if not parameters.has_influence:
-        return Highlighting.POSSIBLE, {}
-    index = opened.archive.index
+        return None
+    if not parameters.influence:
+        return {}
+    index = opened.index
     rows = index.records.rows_of([each.picture.image for each in result.images[:INFLUENCE_OF]])
-    images = index.vectors.rows[np.sort(np.array(rows, np.int64))]
-    return Highlighting.INFLUENCE, opened.queries.influence(query, images)
+    return opened.queries.influence(query, index.vectors.rows[np.sort(np.array(rows, np.int64))])

@@ -20,7 +20,6 @@ import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any
 
@@ -29,9 +28,9 @@ from fastapi import HTTPException, Request
 from newsroom.pages.archives import Choice
 from newsroom.pages.words import Gazetteer, find_entities
 from newsroom.search.archive import Archive
-from newsroom.search.placement import sentence_vectors
 from newsroom.search.queries import Query, QueryReader, SourceText
 from pipelines.sources.text import found_language
+from schemas.documents import Role
 from schemas.errors import BuildError, MultilinkError
 from training.data.ragged import Float32
 
@@ -45,11 +44,10 @@ _CONTEXT.set_forkserver_preload(["newsroom.pages.search_jobs"])
 log = logging.getLogger("multilink.pages")
 
 
-class Opened:
-    """An open index.
+class Opened(Archive):
+    """An open index, and what is remembered of it.
 
     Attributes:
-        archive: the index and what reads queries.
         gazetteer: the names that it knows.
         queries: reads queries.
         facets: of filters, counted once.
@@ -59,16 +57,17 @@ class Opened:
     """
 
     def __init__(self, choice: Choice, reading: Sequence[str]) -> None:
-        self._open = ExitStack()
-        self.archive = self._open.enter_context(Archive(choice.uri, reading))
-        self.gazetteer = Gazetteer(self.archive.index.records)
-        self.queries = queries = QueryReader(self.archive.index.model, self.archive.reader)
+        super().__init__(choice.uri, reading)
+        self.gazetteer = Gazetteer(self.index.records)
+        self.queries = queries = QueryReader(self.index.model, self.reader)
         self._read = lru_cache(TEXTS_KEPT)(lambda texts, of: queries.read(Query(texts=dict(texts), language=of)))
-        self._sentences = lru_cache(TEXTS_KEPT)(lambda sentences, of: sentence_vectors(queries, sentences, of))
-        self.languages = self.archive.index.model.card.config.needs.languages
+        self._sentences = lru_cache(TEXTS_KEPT)(
+            lambda texts, of: queries.vectors([Query(texts={str(Role.BODY): text}, language=of) for text in texts])
+        )
+        self.languages = self.index.model.card.config.needs.languages
         self.language = lru_cache(TEXTS_KEPT)(lambda text: found_language(text, self.languages))
         self.entities = lru_cache(TEXTS_KEPT)(lambda text: find_entities(text, self.gazetteer))
-        self.facets = lru_cache(FACETS_KEPT)(self.archive.index.records.facets)
+        self.facets = lru_cache(FACETS_KEPT)(self.index.records.facets)
 
     def read(self, query: Query) -> tuple[Float32 | None, Sequence[SourceText]]:
         """Return the vector of a query's texts (None: it has none) and the texts as the model read them, once each."""
@@ -77,38 +76,6 @@ class Opened:
     def sentences(self, sentences: Sequence[str], language: str) -> Float32:
         """Return S x d vectors of an article's sentences, which are read once: pictures are moved again and again."""
         return self._sentences(tuple(sentences), language)
-
-    def close(self) -> None:
-        """Close it."""
-        self._open.close()
-
-
-class OpenArchives:
-    """At most MOST_OPEN open indexes; the one that was used longest ago is closed for another."""
-
-    def __init__(self, reading: Sequence[str]) -> None:
-        self._reading = reading
-        self._open: OrderedDict[tuple[str, str], Opened] = OrderedDict()
-
-    @property
-    def contents(self) -> frozenset[tuple[str, str]]:
-        """Return which are open (`Choice.content`)."""
-        return frozenset(self._open)
-
-    def opened(self, choice: Choice) -> Opened:
-        """Return an index, opened.
-
-        Raises:
-            NotFoundError: it is not there any more.
-            IntegrityError: it is not whole.
-        """
-        if choice.content not in self._open:
-            self._open[choice.content] = Opened(choice, self._reading)
-        self._open.move_to_end(choice.content)
-        if len(self._open) > MOST_OPEN:
-            _, last = self._open.popitem(last=False)
-            last.close()
-        return self._open[choice.content]
 
 
 class Searches:
@@ -190,12 +157,10 @@ class Searches:
             await asyncio.shield(self._openings[wanted])  # which goes on without this request
 
     def _begin(self, choices: Sequence[Choice], wanted: _Contents) -> None:
-        """Begin to open indexes: in a new process, or in the idle one with most of them where there may be no more."""
-        best = None
-        if len(self.processes) >= self._count and self._idle:
-            best = max(self._idle, key=lambda each: len(each.opened & wanted))
-            self._idle.remove(best)
-        self._openings[wanted] = opening = asyncio.ensure_future(self._open(choices, best))
+        """Begin to open indexes: in a new process, or in an idle one where there may be no more."""
+        is_full = len(self.processes) >= self._count
+        process = self._idle.pop(0) if is_full and self._idle else None  # that was used longest ago
+        self._openings[wanted] = opening = asyncio.ensure_future(self._open(choices, process))
         opening.add_done_callback(lambda _: self._openings.pop(wanted))
         if len(self._openings) > self._count + 1:  # beside as many as work at once; the oldest may hang
             next(iter(self._openings.values())).cancel()
@@ -262,7 +227,7 @@ def _work(connection: multiprocessing.connection.Connection, reading: Sequence[s
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal
     torch.set_num_threads(1)  # a process takes a core: 24 ms of its time; 167 where two cores share each product
     tempfile.tempdir = scratch
-    archives = OpenArchives(reading)
+    kept: OrderedDict[tuple[str, str], Opened] = OrderedDict()
     while True:
         try:
             job, choices, arguments = connection.recv()
@@ -271,16 +236,26 @@ def _work(connection: multiprocessing.connection.Connection, reading: Sequence[s
         found: Any = None
         problem: Exception | None = None
         try:
-            found = job(*(archives.opened(each) for each in choices), *arguments)
+            found = job(*(_opened(each, kept, reading) for each in choices), *arguments)
         except MultilinkError as expected:
             problem = expected
         except Exception:  # whatever it is, the next job may do better
             log.exception("a search has failed")
             problem = BuildError("the search has failed; the log of the pages has the rest")
         try:
-            connection.send((found, problem, archives.contents))
+            connection.send((found, problem, frozenset(kept)))
         except OSError:
             return
+
+
+def _opened(choice: Choice, kept: "OrderedDict[tuple[str, str], Opened]", reading: Sequence[str]) -> Opened:
+    """Return an index, opened; of more than MOST_OPEN, the one that was used longest ago is closed."""
+    if choice.content not in kept:
+        kept[choice.content] = Opened(choice, reading)
+    kept.move_to_end(choice.content)
+    if len(kept) > MOST_OPEN:
+        kept.popitem(last=False)[1].close()
+    return kept[choice.content]
 
 
 def _nothing(*_: Opened) -> None:

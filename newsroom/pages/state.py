@@ -5,12 +5,11 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, cast
 
-from fastapi import Depends, File, Form, Request, UploadFile
+from fastapi import Depends, File, Form, Query, Request, UploadFile
 
 from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import MAX_WHO
 from newsroom.pages.archives import Archives
-from newsroom.pages.pictures import Copies
 from newsroom.pages.searches import Searches
 from newsroom.pages.store import Store
 from schemas.errors import UsageError
@@ -88,7 +87,6 @@ class Pages:
         lake: data sets, links, indexes.
         archives: indexes that can be searched.
         searches: the processes that search them.
-        copies: of the lake's pictures.
         store: what people did.
         decisions: what they decided, in the same database.
         secret: random bytes that seals are made with.
@@ -98,7 +96,6 @@ class Pages:
     lake: Lake
     archives: Archives
     searches: Searches
-    copies: Copies
     store: Store
     decisions: DecisionLog
     secret: bytes
@@ -122,5 +119,6 @@ def visitor(request: Request) -> str:
 # Of a function that answers a request.
 Shared = Annotated[Pages, Depends(pages)]
 Visitor = Annotated[str, Depends(visitor)]
+Number = Annotated[int, Query(ge=1, alias="page")]
 Field = Annotated[str, Form()]  # of the form that was sent
 Upload = Annotated[UploadFile | None, File()]

@@ -8,11 +8,10 @@ word, and runs of words with capitals that the archive's descriptions contain. A
 person typed, and nowhere else: every word with a capital is near some name of a large archive.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 from typing import Literal, NamedTuple
 
@@ -21,7 +20,7 @@ from markupsafe import Markup
 from newsroom.archive.filters import parse_filters
 from newsroom.archive.records import Records
 from newsroom.archive.words import plain
-from newsroom.search.queries import ORDER, Query, SourceText
+from newsroom.search.queries import ORDER, Query, SourceText, tokenised
 from training.text.vocabulary import token_spans
 
 Kind = Literal["LOC", "ORG", "MISC"]
@@ -58,22 +57,17 @@ class Gazetteer:
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        self._counts: dict[str, int] = {}  # of names that were asked for
+        self.images = lru_cache(KEPT_COUNTS)(self._images)
         self._names: dict[str, tuple[str, Kind]] = {}
         for field, kind in _FIELDS.items():
             for value in records.values(field):
-                for name in _parts(value) if field == "place" else [value]:
+                for name in map(str.strip, value.split(",")) if field == "place" else [value]:
                     self._names.setdefault(plain(name), (name, kind))
         self._names.pop("", None)
 
-    def images(self, name: str) -> int:
+    def _images(self, name: str) -> int:
         """Return of how many pictures the archive says a name."""
-        if len(self._counts) >= KEPT_COUNTS:
-            self._counts.clear()
-        if name not in self._counts:
-            has_word = _WORD.search(name) is not None
-            self._counts[name] = self._records.number(parse_filters(entities=[name])) if has_word else 0
-        return self._counts[name]
+        return self._records.number(parse_filters(entities=[name])) if _WORD.search(name) else 0
 
     def known(self, written: str) -> tuple[str, Kind] | None:
         """Return a name as the archive has it, and its kind: the same but for accents and capitals."""
@@ -121,24 +115,13 @@ def _names(text: str, gazetteer: Gazetteer) -> Iterator[str]:
 
 def _runs(text: str) -> Iterator[Sequence[str]]:
     """Yield the runs of words that begin with a capital, with spaces alone between them."""
-    run: list[str] = []
-    end = 0
+    run: list[re.Match[str]] = []
     for found in _WORD.finditer(text):
-        if run and text[end : found.start()] != " ":
-            yield run
+        if run and not (found[0][0].isupper() and text[run[-1].end() : found.start()] == " "):
+            yield [each[0] for each in run]
             run = []
-        if found[0][0].isupper():
-            run.append(found[0])
-        elif run:
-            yield run
-            run = []
-        end = found.end()
-    if run:
-        yield run
-
-
-def _parts(place: str) -> Iterable[str]:
-    return (part.strip() for part in place.split(","))
+        run += [found] * found[0][0].isupper()
+    yield [each[0] for each in run]
 
 
 class ShownWord(NamedTuple):
@@ -193,58 +176,22 @@ def shown_texts(
         influence: by role, what each word that is not left out adds; {}: it is not shown.
     """
     roles = [role for role in map(str, ORDER) if query.texts.get(role, "").strip()]
-    spans = {role: _spans(query, role) for role in roles}
-    kept = {role: [number for number, is_out in enumerate(spans[role].is_out) if not is_out] for role in roles}
-    shares = _added(roles, kept, influence)
-    own = {source.role for source in sources} & set(roles)
-    return [
-        ShownText(
-            role=role,
-            words=tuple(spans[role].words(dict(zip(kept[role], shares.get(role, ()), strict=False)))),
-            rest=spans[role].rest,
-            is_read=role in own if own else True,
-        )
-        for role in roles
-    ]
+    read = {role for role, _ in sources} & {*roles}
+    return [_shown(query, role, influence.get(role, ()), is_read=role in read or not read) for role in roles]
 
 
-@dataclass(frozen=True, slots=True)
-class _Spans:
-    text: str
-    places: list[tuple[int, int]]
-    is_out: list[bool]
-
-    @property
-    def rest(self) -> str:
-        return self.text[self.places[-1][1] if self.places else 0 :]
-
-    def words(self, shares: Mapping[int, float]) -> list[ShownWord]:
-        even, end, found = 1 / max(1, len(shares)), 0, []
-        for number, (start, stop) in enumerate(self.places):
-            share = shares.get(number)
-            step = 0 if share is None else sum(share >= times * even for times in STEPS)
-            found.append(
-                ShownWord(self.text[end:start], self.text[start:stop], number, self.is_out[number], share, step)
-            )
-            end = stop
-        return found
-
-
-def _spans(query: Query, role: str) -> _Spans:
-    text = " ".join(query.texts[role].split())
-    text = text if len(text.lower()) == len(text) else text.lower()
-    places = token_spans(text)
-    return _Spans(text, places, [(role, number) in query.left_out for number in range(len(places))])
-
-
-def _added(
-    roles: Sequence[str], kept: Mapping[str, Sequence[int]], influence: Mapping[str, Sequence[float]]
-) -> dict[str, list[float]]:
-    """Return each word's part of what the words of its text add; one that takes something away has none."""
-    found = {}
-    for role in roles:
-        added = [max(0.0, value) for value in influence.get(role, ())]
-        total = sum(added)
-        if total > 0 and len(added) == len(kept[role]):
-            found[role] = [value / total for value in added]
-    return found
+def _shown(query: Query, role: str, influence: Sequence[float], *, is_read: bool) -> ShownText:
+    """Return a text with each word's part of what its words add; one that takes something away has none."""
+    text = tokenised(query.texts[role])
+    places, added = token_spans(text), [max(0.0, value) for value in influence]
+    kept = [number for number in range(len(places)) if (role, number) not in query.left_out]
+    total = sum(added) if len(added) == len(kept) else 0.0
+    shares = {number: value / total for number, value in zip(kept, added, strict=False) if total}
+    end, words = 0, []
+    for number, (start, stop) in enumerate(places):
+        share = shares.get(number)
+        step = 0 if share is None else sum(share * len(shares) >= times for times in STEPS)
+        is_out = (role, number) in query.left_out
+        words.append(ShownWord(text[end:start], text[start:stop], number, is_out, share, step))
+        end = stop
+    return ShownText(role, tuple(words), text[end:], is_read)

@@ -18,7 +18,7 @@ from newsroom.search.queries import Query
 from newsroom.search.reader import query_reader
 from newsroom.search.search import RankBy, SearchResult, search
 from schemas.documents import UNDETERMINED, Role
-from training.linking.links import DEFAULT_OPTIONS, LinkOptions
+from training.metrics.relations import RefineConfig
 from training.mlflow.loading import check_index
 
 
@@ -44,6 +44,10 @@ class Archive:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove what extractors keep."""
         self._open.close()
 
     def search(
@@ -61,7 +65,7 @@ class Archive:
         entities: Sequence[str] = (),
         top: int = 20,
         rank_by: RankBy | None = None,
-        options: LinkOptions = DEFAULT_OPTIONS,
+        refine: RefineConfig | None = None,
     ) -> SearchResult:
         """Return the first `top` pictures for texts, a picture, or both; see `newsroom.search.search.search`.
 
@@ -78,7 +82,7 @@ class Archive:
             entities: names that the metadata must contain.
             top: how many pictures.
             rank_by: similarity, words, or both; None: what `multilink index` found best on validation texts.
-            options: of links: `refine` ranks by refined similarities, of models with relations.
+            refine: ranks by refined similarities, of models with relations.
 
         Raises:
             UsageError: the query or a condition cannot be read.
@@ -93,4 +97,4 @@ class Archive:
             unlike=tuple(unlike),
         )
         filters = parse_filters(where, entities)
-        return search(self.index, query, filters=filters, top=top, rank_by=rank_by, options=options, reader=self.reader)
+        return search(self.index, query, filters=filters, top=top, rank_by=rank_by, refine=refine, reader=self.reader)

@@ -24,6 +24,7 @@ from training.towers.inputs import image_input, text_input
 
 ORDER = (Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY, Role.SENTENCE)
 Word = tuple[str, int]  # a role, and the number of a token of its text
+SourceText = tuple[str, str]  # the role of a text (of texts that are read as one, `text`), and the text as it is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,11 @@ class Query:
         """
         if odd := sorted(set(self.texts) - set(ORDER)):
             raise UsageError(f"expected texts by role ({', '.join(ORDER)}), found {', '.join(odd)}")
-        found = {str(role): _without(self.texts[role], self._numbers(role)) for role in ORDER if role in self.texts}
+        found = {
+            str(role): _without(self.texts[role], {number for of, number in self.left_out if of == role})
+            for role in ORDER
+            if role in self.texts
+        }
         return {role: text for role, text in found.items() if text}
 
     @property
@@ -68,15 +73,12 @@ class Query:
         """Return all texts as one."""
         return " ".join(self.given.values())
 
-    def _numbers(self, role: str) -> set[int]:
-        return {number for of, number in self.left_out if of == role}
-
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
     """Texts with their roles and at most one picture, as a model is to read them."""
 
-    texts: tuple[tuple[str, str], ...]
+    texts: tuple[SourceText, ...]
     language: str = UNDETERMINED
     picture: str | None = None
 
@@ -104,52 +106,11 @@ def read_words(documents: Sequence[RawDocument]) -> list[GivenDocument]:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceText:
-    """A text as the model read it.
-
-    Attributes:
-        role: of the text; of texts that were read as one, `text`.
-        text: what was read.
-    """
-
-    role: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class QueryReader:
     """How a model reads queries."""
 
     model: LinkModel
     reader: Reader = read_words
-
-    def raw(self, query: Query) -> RawDocument:
-        """Return what the model is given of a query's texts; no text where it has none.
-
-        Raises:
-            UsageError: the query has texts and none that the model reads, or in no language that it knows.
-        """
-        view, given = TextView.of(self.model.card.config.reading), query.given
-        if not given:
-            return RawDocument((), query.language, query.picture)
-        languages = self.model.card.config.needs.languages
-        if languages and query.language not in languages:
-            known = ", ".join(languages)
-            raise UsageError(
-                f"the model reads texts in {known}; expected one of them as language, found {query.language}"
-            )
-        if view.is_fused:
-            read = {role: text for role, text in given.items() if role in view.roles}
-            if not read:
-                raise UsageError(
-                    f"the model reads {', '.join(view.roles)}: expected one of them, found {', '.join(given)} alone"
-                )
-        elif view.roles:
-            own = {role: text for role, text in given.items() if role in view.roles}
-            read = {view.roles[0]: " ".join((own or given).values())}
-        else:
-            read = {str(Role.SENTENCE): " ".join(given.values())}
-        return RawDocument(tuple(read.items()), query.language, query.picture)
 
     def vectors(self, queries: Sequence[Query]) -> Float32:
         """Return Q x d unit vectors of the texts of queries.
@@ -172,21 +133,34 @@ class QueryReader:
         found: Float32 = self.model.encode_images(image_input(documents))[0]
         return found
 
-    def read(self, query: Query) -> tuple[Float32, list[SourceText]]:
+    def read(self, query: Query) -> tuple[Float32, tuple[SourceText, ...]]:
         """Return the d numbers of the unit vector of a query's texts, and the texts as the model read them for it.
 
         Raises:
             UsageError: the query has no text that the model reads.
         """
-        raw = self._texts(query)
-        vector: Float32 = self.model.encode_sentences(text_input(self.model.read(self.reader([raw]))))[0]
-        return vector, [SourceText(role, text) for role, text in raw.texts]
+        return self.vectors([query])[0], self._texts(query).texts
 
     def _texts(self, query: Query) -> RawDocument:
-        raw = replace(self.raw(query), picture=None)
-        if not raw.texts:
+        """Return what the model is given of a query's texts."""
+        view, given = TextView.of(self.model.card.config.reading), query.given
+        if not given:
             raise UsageError("expected a text, found none")
-        return raw
+        languages = self.model.card.config.needs.languages
+        if languages and query.language not in languages:
+            raise UsageError(
+                f"the model reads texts in {', '.join(languages)}; expected one of them as language, found "
+                f"{query.language}"
+            )
+        own = {role: text for role, text in given.items() if role in view.roles}
+        if view.is_fused and not own:
+            raise UsageError(
+                f"the model reads {', '.join(view.roles)}: expected one of them, found {', '.join(given)} alone"
+            )
+        if not view.is_fused:
+            role = view.roles[0] if view.roles else str(Role.SENTENCE)
+            own = {role: " ".join((own or given).values())}
+        return RawDocument(tuple(own.items()), query.language)
 
     def influence(self, query: Query, images: Float32) -> dict[str, list[float]]:
         """Return by role what each word of its text adds: how far the mean cosine with images falls without it.
@@ -206,13 +180,17 @@ class QueryReader:
         return {role: [fall for (own, _), fall in falls.items() if own == role] for role, _ in words}
 
 
+def tokenised(text: str) -> str:
+    """Return a text in one line, whose tokens are those of a model where they are in it."""
+    text = " ".join(text.split())
+    return text if len(text.lower()) == len(text) else text.lower()
+
+
 def _without(text: str, numbers: set[int]) -> str:
     """Return a text without some of its tokens, in one line."""
-    text = " ".join(text.split())
     if not numbers:
-        return text
-    text = text if len(text.lower()) == len(text) else text.lower()
-    kept, end = [], 0
+        return " ".join(text.split())
+    text, kept, end = tokenised(text), [], 0
     for number, (start, stop) in enumerate(token_spans(text)):
         kept.append(text[end:start] if number in numbers else text[end:stop])
         end = stop

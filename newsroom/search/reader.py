@@ -8,17 +8,11 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-import numpy as np
-
-from newsroom.search.evaluate import Encode
 from newsroom.search.queries import RawDocument, Reader, read_words
 from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
-from pipelines.features.catalogue import extractors
 from pipelines.features.extraction import plan_features
-from pipelines.features.values import DOCUMENTS
 from pipelines.recipe import BuildConfig
-from pipelines.settings import FeaturesConfig, HttpConfig
 from pipelines.sources.records import CandidateDocument, CandidateImage, sentence
 from schemas.documents import Provenance, Role
 from schemas.errors import ConfigError, UsageError
@@ -28,7 +22,6 @@ from schemas.lake import Folder, Lake
 from schemas.overrides import override
 from training.data.documents import GivenDocument
 from training.data.lake import region_bank
-from training.data.ragged import Floats
 from training.model import LinkModel, ModelCard
 
 
@@ -167,15 +160,3 @@ def _runs(documents: Sequence[RawDocument]) -> Iterator[Sequence[RawDocument]]:
     """Yield the documents without a picture that follow one another, and each with a picture by itself."""
     for _, run in groupby(enumerate(documents), lambda each: None if each[1].picture is None else each[0]):
         yield [each for _, each in run]
-
-
-def sentence_encoder() -> Encode:
-    """Return the pipeline's multilingual sentence encoder: N texts -> N x t unit vectors, float32."""
-    config = FeaturesConfig()
-    (encoder,) = extractors(config.sentences[:1], DOCUMENTS, config, HttpConfig())
-
-    def encode(texts: Sequence[str]) -> Floats:
-        ((vectors,),) = encoder.extract([list(texts)])
-        return np.asarray(vectors, np.float32)
-
-    return encode

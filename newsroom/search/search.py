@@ -10,13 +10,13 @@ pictures. Any other search has none.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 
-from newsroom.archive.confidence import FIRST, Confidence, Strength
-from newsroom.archive.filters import NO_FILTERS, Filters
+from newsroom.archive.confidence import FIRST, Strength
+from newsroom.archive.filters import Filters
 from newsroom.archive.index import Index
 from newsroom.archive.records import Picture
 from newsroom.archive.vectors import RERANKED, Ranked, fused
@@ -24,7 +24,6 @@ from newsroom.search.queries import Query, QueryReader, Reader, SourceText, read
 from schemas.console import aligned
 from schemas.errors import UsageError
 from training.data.ragged import Float32, Float64
-from training.linking.links import DEFAULT_OPTIONS, LinkOptions
 from training.metrics.relations import RefineConfig, RelationPredictor
 
 LIKED, UNLIKED = 0.75, 0.15
@@ -121,10 +120,10 @@ def search(
     index: Index,
     query: Query,
     *,
-    filters: Filters = NO_FILTERS,
+    filters: Filters = (),
     top: int = 20,
     rank_by: RankBy | None = None,
-    options: LinkOptions = DEFAULT_OPTIONS,
+    refine: RefineConfig | None = None,
     reader: Reader = read_words,
     queries: QueryReader | None = None,
     known: tuple[Float32 | None, Sequence[SourceText]] | None = None,
@@ -138,7 +137,7 @@ def search(
         top: 1 to MAX_TOP.
         rank_by: similarity, words, or both; None: what finds validation texts' pictures best in this index, and
             similarity where there is no text.
-        options: of links. Their refinement ranks pictures (Alikhani 2022), of models with relations.
+        refine: refines similarities by relations (Alikhani 2022), of models with relations; None: as they are.
         reader: gives what the model reads beside words.
         queries: reads queries in place of a new `QueryReader`.
         known: the vector of the query's texts (None: it has none) and the texts as they were read, where that is known.
@@ -147,10 +146,6 @@ def search(
         UsageError: the query has nothing the model reads, or a setting is out of range.
         NotFoundError: a picture that is liked or not is not in the index.
     """
-    if options.precision is not None:
-        raise UsageError(f"--precision {options.precision:g} applies to links; search returns all pictures ranked")
-    if options.calibration is not None:
-        raise UsageError("--calibration applies to links; an index has its own probabilities")
     if not 1 <= top <= MAX_TOP:
         raise UsageError(f"--top {top}: expected 1 to {MAX_TOP}")
     if rank_by is None:
@@ -162,16 +157,20 @@ def search(
     vector = query_vector(index, query, queries, text)
     selected = index.records.select(filters)
     visual = index.vectors.nearest(vector, RERANKED, selected)
-    refine = options.refine
     refined = visual if refine is None or not len(visual.rows) else _refined(index, refine, visual, vector)
     lexical = index.words.rank(query.text, RERANKED, filters)
     rankings = {RankBy.VISUAL: refined, RankBy.LEXICAL: lexical, RankBy.FUSED: fused(refined, lexical)}
-    is_known = rank_by is RankBy.VISUAL and selected is None and refined is visual and query.is_text_alone
-    confidence = index.confidence if is_known else None
-    images = _images(
-        index, vector, text, rankings[rank_by], top, visual=refined, lexical=lexical, confidence=confidence,
-        strength=index.confidence if query.is_text_alone and rank_by is RankBy.VISUAL else None,
-    )  # fmt: skip
+    images = _images(index, vector, text, rankings[rank_by], top, visual=refined, lexical=lexical)
+    confidence = index.confidence if rank_by is RankBy.VISUAL and query.is_text_alone else None
+    if confidence is not None:
+        strengths = confidence.strengths(np.array([each.similarity for each in images]))
+        images = [replace(image, strength=word) for image, word in zip(images, strengths, strict=True)]
+    first_ten = None
+    if confidence is not None and selected is None and refined is visual:
+        first_ten = float(confidence.any_of_first.probability(visual.scores[:1])[0])
+        shares = confidence.pictures.probability(np.array([each.similarity for each in images[:FIRST]])).tolist()
+        first = [replace(image, probability=share) for image, share in zip(images, shares, strict=False)]
+        images = [*first, *images[FIRST:]]
     return SearchResult(
         images=tuple(images),
         sources=tuple(sources),
@@ -179,7 +178,7 @@ def search(
         rank_by=rank_by,
         expected=_expected(images),
         is_refined=refined is not visual,
-        first_ten=None if confidence is None else float(confidence.any_of_first.probability(visual.scores[:1])[0]),
+        first_ten=first_ten,
     )
 
 
@@ -226,27 +225,12 @@ def _ranks(ranking: Ranked) -> dict[int, int]:
 
 
 def _images(
-    index: Index,
-    vector: Float32,
-    text: Float32 | None,
-    ranking: Ranked,
-    top: int,
-    *,
-    visual: Ranked,
-    lexical: Ranked,
-    confidence: Confidence | None,
-    strength: Confidence | None,
+    index: Index, vector: Float32, text: Float32 | None, ranking: Ranked, top: int, *, visual: Ranked, lexical: Ranked
 ) -> list[RankedImage]:
     """Return the first `top` pictures of a ranking, with their ranks by similarity and by words."""
     rows, visual_ranks, lexical_ranks = ranking.rows[:top], _ranks(visual), _ranks(lexical)
     vectors = index.vectors.rows[rows]
-    similarities = vectors @ vector
-    probabilities: Sequence[float | None] = [None] * len(rows)
-    if confidence is not None:
-        probabilities = [*confidence.pictures.probability(similarities[:FIRST]).tolist(), *probabilities[FIRST:]]
-    strengths: Sequence[Strength | None] = [None] * len(rows)
-    if strength is not None and len(rows):
-        strengths = strength.strengths(similarities)
+    similarities = (vectors @ vector).tolist()
     relations: Sequence[tuple[tuple[str, float], ...] | None] = [None] * len(rows)
     if index.model.relations is not None and text is not None and len(rows):
         predictor = RelationPredictor.of(index.model)
@@ -256,10 +240,8 @@ def _images(
         RankedImage(
             rank=number + 1,
             picture=picture,
-            similarity=float(similarities[number]),
+            similarity=similarities[number],
             score=float(ranking.scores[number]),
-            probability=probabilities[number],
-            strength=strengths[number],
             visual_rank=visual_ranks.get(int(rows[number])),
             lexical_rank=lexical_ranks.get(int(rows[number])),
             relations=relations[number],

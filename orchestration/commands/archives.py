@@ -98,7 +98,6 @@ def search_command(
     """
     from newsroom.search.archive import Archive
     from newsroom.search.search import RankBy
-    from training.linking.links import LinkOptions
 
     if rank_by is not None and rank_by not in list(RankBy):
         raise UsageError(f"--rank-by {rank_by}: expected one of {', '.join(RankBy)}")
@@ -107,7 +106,7 @@ def search_command(
             headline=headline, lead=lead, caption=caption, body=body, language=language,
             image=image, like=like or (), unlike=unlike or (), where=where or (), entities=entity or (),
             top=top, rank_by=None if rank_by is None else RankBy(rank_by),
-            options=LinkOptions(refine=refine()),
+            refine=refine(),
         )  # fmt: skip
     yield found.lines(), asdict(found)
 
@@ -118,14 +117,13 @@ def evaluate_search_command(
     split: options.Split = Split.TEST,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write evaluation.parquet, and run.txt and qrels.txt for trec_eval."),
+        typer.Option(metavar="DIR", help="Write evaluation.parquet."),
     ] = None,
     settings: options.ReadingSettings = None,
 ) -> options.Summaries:
     """Measure how well the texts of a split find their pictures: MRR, recall at 5, 10, 50, 100, by role and language.
 
-    The model is compared with BM25 on the pictures' titles and captions, the nearest of these by the sentence encoder,
-    and the fusion of the model and BM25.
+    The model is compared with BM25 on the pictures' titles and captions, and the fusion of both.
     """
     from newsroom.search.evaluate import score_lines
     from orchestration.workflows.search_evaluation import evaluate_archive

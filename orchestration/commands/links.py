@@ -228,7 +228,7 @@ def measure_command(
     With --as, the labelled images and people's links become a data set for the gate, evaluate and calibration.
     """
     from newsroom.decisions.log import opened_log
-    from newsroom.labels.label_sample import labels_of, links_by, measured
+    from newsroom.labels.label_sample import answered, labels_of, links_by, reported
     from newsroom.labels.linked import link_sets
     from pipelines.exports.subset import write_labelled
 
@@ -236,12 +236,12 @@ def measure_command(
     manifest, folder = read_manifest(home, dataset)
     links = links_by(link_sets(home, manifest), model)
     with opened_log(lake, store) as log:
-        report = measured(links, manifest, folder, log, seed=seed, wanted=precision)
-        labels = labels_of(links, manifest, folder, log, seed=seed) if name else {}
+        given = answered(links, manifest, folder, log, seed=seed)
+    report = reported(*given, wanted=precision)
     if not name:
         yield report.lines(), report
         return
-    written = write_labelled(home, manifest, folder, labels, name, say=say)
+    written = write_labelled(home, manifest, folder, labels_of(*given), name, say=say)
     counts = ", ".join(f"{split} {each.documents}" for split, each in written.splits.items())
     yield [*report.lines(), f"{written.reference}: {counts} documents"], asdict(report) | {"as": written.reference}
 

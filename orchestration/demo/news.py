@@ -1,8 +1,7 @@
 """A newsroom in small: the news of the recorded web, a model of their texts, and an index that the pages search.
 
-The model is the closed form. Of 78 test pictures its texts find theirs at a mean reciprocal rank of 89, where words
-have 27 and the nearest sentence has 41; `tiny-liu-2020-multi-source`, which learns its words from 280 articles, has 25
-after twelve times the time of a processor (one run).
+The model is the closed form. Among all 360 pictures the texts of 78 test articles find theirs at a mean reciprocal rank
+of 46, where words have 9 (one run).
 """
 
 from collections.abc import Iterator

@@ -5,11 +5,8 @@ from pathlib import Path
 
 from newsroom.search.archive import Archive
 from newsroom.search.evaluate import evaluate_search
-from newsroom.search.reader import sentence_encoder
 from schemas.lake import Lake
 from training.evaluation.evaluate import EvaluationReport
-
-TREC_TAG = "multilink"  # names our rankings in files of TREC
 
 
 def evaluate_archive(
@@ -22,20 +19,19 @@ def evaluate_archive(
         lake: holds its data set.
         split: whose texts are the queries.
         settings: `key=value` of how texts and pictures are read.
-        output: folder for the table, and for `run.txt` and `qrels.txt`, which trec_eval reads; None: not written.
+        output: folder for the table; None: not written.
 
     Raises:
         UsageError: no document of the split has known links.
         NotFoundError: the split is not there.
     """
     with Archive(index, settings) as archive:
-        found = evaluate_search(archive.index, lake, split, reader=archive.reader, encode=sentence_encoder())
+        rows, count = evaluate_search(archive.index, lake, split, reader=archive.reader)
         manifest = archive.index.manifest
     name, _, version = manifest.dataset.partition("@")
     report = EvaluationReport(
-        model=manifest.model, model_version=None, dataset=name, dataset_version=version, split=split, rows=found.rows
+        model=manifest.model, model_version=None, dataset=name, dataset_version=version, split=split, rows=tuple(rows)
     )
     if output is not None:
         report.write(output)
-        found.write_trec(output, tag=TREC_TAG)
-    return report, len(found.queries)
+    return report, count

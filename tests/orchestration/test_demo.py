@@ -173,7 +173,7 @@ def test_the_newsroom_finds_pictures_better_than_words_do(multilink: Run, tmp_pa
     found, build = done.json["search"], done.json["build"]
     assert build["stages"]["images"]["failed"] == 0  # every picture came from the recorded web
     scores = {key.partition(" role=all, ")[0]: value for key, value in found["scores"].items() if " role=all, " in key}
-    others = ("bm25", "nearest sentence", "fusion")
+    others = ("bm25", "fusion")
     assert scores["search reciprocal_rank"] > max(scores[f"{other} reciprocal_rank"] for other in others)
     assert done.json["promotion"]["is_promoted"]
     assert "5/5 evaluate-search" in done.err and "search " in done.out

@@ -75,8 +75,8 @@ def test_a_later_comparison_on_the_same_articles_takes_nothing_from_an_earlier_o
         log.decide(decided(built, "cat"), shown(built, article))
     (second,) = comparisons(log)
     store = log._engine.url.render_as_string(hide_password=False)
-    assert preferred_by_editors(store)(Lake.at(built.lake), *MODELS) == second.result
-    assert preferred_by_editors(store)(Lake.at(built.lake), *reversed(MODELS)) == Preference(first=12, second=0)
+    assert preferred_by_editors(store, Lake.at(built.lake), *MODELS) == second.result
+    assert preferred_by_editors(store, Lake.at(built.lake), *reversed(MODELS)) == Preference(first=12, second=0)
     assert (second.result.first, second.result.second, second.outcome) == (0, 12, "challenger")
     third = {MODELS[0]: MODELS[0], MODELS[1]: "models:/m/3"}
     for article in range(12):
@@ -107,10 +107,10 @@ def test_the_gate_counts_every_version_and_both_orders_of_two_models(built: Arch
     for article in (0, 1):  # in the other order as well: counts once
         say(article, "cat", models=tuple(reversed(MODELS)))
     store = log._engine.url.render_as_string(hide_password=False)
-    found = preferred_by_editors(store)(Lake.at(built.lake), *MODELS)
+    found = preferred_by_editors(store, Lake.at(built.lake), *MODELS)
     assert found == Preference(first=1, second=9, ties=1)
-    assert preferred_by_editors(store)(Lake.at(built.lake), *reversed(MODELS)) == Preference(first=9, second=1, ties=1)
-    assert preferred_by_editors(store)(Lake.at(built.lake), MODELS[0], "models:/m/3") is None
+    assert preferred_by_editors(store, Lake.at(built.lake), *reversed(MODELS)) == Preference(first=9, second=1, ties=1)
+    assert preferred_by_editors(store, Lake.at(built.lake), MODELS[0], "models:/m/3") is None
     assert {(each.dataset, each.result.second) for each in comparisons(log) if each.champion == MODELS[0]} == {
         (built.dataset, 5),
         ("archive@2", 3),

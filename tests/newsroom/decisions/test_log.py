@@ -15,11 +15,13 @@ from threading import Barrier
 import pytest
 import sqlalchemy as sql
 
-from newsroom.decisions.database import database_in, open_database
+from newsroom.decisions.comparison import comparisons, preferred_by_editors
+from newsroom.decisions.database import METADATA, database_in, open_database
 from newsroom.decisions.log import ConflictError, DecisionLog
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
-from newsroom.pages.store import METADATA, Article, Store
+from newsroom.pages.store import Article, Store
 from schemas.errors import BuildError, NotFoundError, UsageError
+from schemas.lake import Lake
 
 HASHES = [f"{number:064x}" for number in range(5)]
 RANKING = Ranking(
@@ -67,7 +69,6 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     uri = str(request.getfixturevalue("postgres"))
     engine = open_database(uri)
     with engine.begin() as connection:
-        connection.execute(sql.text("DROP TABLE IF EXISTS decisions, rankings"))
         METADATA.drop_all(connection)
     engine.dispose()
     return uri
@@ -91,7 +92,7 @@ def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
     )
     with DecisionLog(open_database(address)) as log:
         assert list(log.decisions()) == [first, rejected, link]
-        assert list(log.decisions(article=RANKING.article, after=1)) == [rejected]
+        assert list(log.decisions(article=RANKING.article)) == [first, rejected]
         assert log.latest(2) == [link, rejected] and log.latest(5, before=3) == [rejected, first]
         assert list(log.corrections("d@1", ["7", "8"])) == [link] and not list(log.corrections("d@2", ["7"]))
         assert log.rankings([first.ranking, "unknown"]) == {RANKING.digest: RANKING}
@@ -144,10 +145,13 @@ def test_an_article_that_was_compared_on_two_versions_counts_once_for_all_of_the
     with DecisionLog(open_database(address)) as log:
         for ranking in (BLIND, replace(BLIND, dataset="archive@2")):
             log.decide(replace(CHOICE, model="", dataset=ranking.dataset), ranking)
-        assert [(row[2], row[3].second) for row in log.won()] == [(BLIND.dataset, 1), ("archive@2", 1)]
+        assert [(each.dataset, each.result.second) for each in comparisons(log)] == [
+            (BLIND.dataset, 1),
+            ("archive@2", 1),
+        ]
         for models in (BLIND.models, BLIND.models[::-1]):
-            found = log.preferred(*models)
-            assert {found.first, found.second} == {0, 1} and found.articles == 1
+            found = preferred_by_editors(address, Lake.at("lake"), *models)
+            assert found is not None and {found.first, found.second} == {0, 1} and found.articles == 1
 
 
 def test_pages_read_what_they_show_and_no_more(tmp_path: Path) -> None:
@@ -287,10 +291,4 @@ def test_an_address_of_another_kind_is_one_clear_line(tmp_path: Path) -> None:
         database_in("s3://bucket/lake?region=eu-central-1")
     (tmp_path / "other.sqlite").write_text("this is no database, however long one reads on in it")
     with pytest.raises(BuildError, match="not a database"):
-        DecisionLog(open_database(f"sqlite:///{tmp_path}/other.sqlite"))
-    engine = open_database(f"sqlite:///{tmp_path}/odd.sqlite")
-    with engine.begin() as connection:
-        connection.execute(sql.text("CREATE TABLE decisions (number INTEGER, at TEXT)"))
-    with pytest.raises(UsageError, match="was made by another program; it lacks action, article"):
-        DecisionLog(engine)
-    engine.dispose()
+        open_database(f"sqlite:///{tmp_path}/other.sqlite")

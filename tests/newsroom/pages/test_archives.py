@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from newsroom.pages import app
-from newsroom.pages.archives import Archives, Choice, index_key
+from newsroom.pages.archives import Archives, Choice
 from schemas.errors import BuildError, IntegrityError, NotFoundError
 from schemas.lake import MANIFEST, Lake
 from schemas.links import IndexManifest
@@ -45,7 +45,7 @@ def test_an_index_that_is_made_later_is_found(tmp_path: Path) -> None:
     write_index(lake, "b")
     assert [each.model for each in found.look()] == ["b 1", "a 1"]  # the champion is the first
     found.choices = found.look()
-    assert found.choice(index_key("x/a-1/", "news@v1")).model == "a 1"
+    assert found.choice("news~v1~a-1").model == "a 1"
     with pytest.raises(NotFoundError, match=r"no index 'x'; indexes: news~v1~b-1, news~v1~a-1"):
         found.choice("x")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from newsroom.pages.archives import Archives
-from newsroom.pages.comparison import pair_of
+from newsroom.pages.decisions import pair_of
 from schemas.errors import NotFoundError
 from schemas.lake import MANIFEST, Lake
 from schemas.links import IndexManifest

@@ -8,12 +8,14 @@ from itertools import chain
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
+import numpy as np
 import pytest
 from PIL import Image
 from running_newsroom import NEWS, Newsroom, decide, searched, shown
+from scipy.optimize import linear_sum_assignment
 
 from newsroom.search.archive import Archive
-from newsroom.search.placement import place
+from newsroom.search.queries import Query, QueryReader
 from pipelines.sources.text import split_sentences
 
 PARAGRAPHS = ("A camera stood there. Nobody ate the onion.", "It was <b>old</b> & <script>window.harmed = 9</script>.",
@@ -55,8 +57,13 @@ def test_the_model_proposes_by_its_assignment(
     path, images = placed
     split = split_sentences(PARAGRAPHS, language="en")
     expected: dict[str, list[str]] = {"0": [], "1": [], "2": [], "-": []}
-    for each in place(archive.index, split.sentences, images, language="en", reader=archive.reader):
-        expected["-" if each.sentence is None else str(split.paragraphs[each.sentence])].append(each.image)
+    texts = [Query(texts={"body": text}, language="en") for text in split.sentences]
+    vectors, index = QueryReader(archive.index.model, archive.reader).vectors(texts), archive.index
+    matrix = vectors @ index.vectors.rows[index.records.rows_named(images)].T
+    pairs = zip(*linear_sum_assignment(np.maximum(matrix, 0), maximize=True), strict=True)
+    sentences = {image: sentence for sentence, image in pairs if matrix[sentence, image] > 0}
+    for number, image in enumerate(images):
+        expected[str(split.paragraphs[sentences[number]]) if number in sentences else "-"].append(image)
     page = at(client, path, images)
     assert page.status_code == 200 and standing(page.text) == expected
     assert "&lt;script&gt;window.harmed" in page.text and "<b>old" not in page.text

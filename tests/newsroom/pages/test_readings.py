@@ -8,11 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from running_newsroom import Newsroom, searched, shown
-from starlette.datastructures import QueryParams
 
 from newsroom.pages import search_jobs
 from newsroom.pages.archives import Choice
-from newsroom.pages.pictures import Copies
+from newsroom.pages.pictures import jpeg_of
 from newsroom.pages.search_request import SearchParameters
 from newsroom.pages.searches import Opened
 from newsroom.pages.store import Article
@@ -28,11 +27,14 @@ def opened(newsroom: Newsroom) -> Opened:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("address", ["", "leave=body.2", "rank=fused&date=2020", "entity=Graz&language=en"])
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"leave": ["body.2"]}, {"rank": "fused", "where": ["date=2020"]}, {"entity": ["Graz"], "language": "en"}],
+)
 def test_the_second_look_at_an_article_reads_nothing(
-    newsroom: Newsroom, address: str, monkeypatch: pytest.MonkeyPatch
+    newsroom: Newsroom, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parameters = SearchParameters.of(QueryParams(address))
+    parameters = SearchParameters.model_validate(asked)
     own = opened(newsroom)
     found = search_jobs.find(own, ARTICLE, parameters, b"")
     monkeypatch.setattr(type(own.queries), "read", None)
@@ -48,7 +50,7 @@ def test_pictures_are_moved_without_reading_the_sentences_again(
     newsroom: Newsroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = opened(newsroom)
-    images = [each.image for each in own.archive.index.records.pictures([0, 1, 2])]
+    images = [each.image for each in own.index.records.pictures([0, 1, 2])]
     paragraphs = ("Neptun ist ein Planet. Er ist blau.", "In Graz blieben die Leute stehen.")
     first = search_jobs.propose_places(own, ARTICLE, paragraphs, images, dict.fromkeys(images))
     monkeypatch.setattr(type(own.queries), "vectors", None)
@@ -72,9 +74,9 @@ def test_the_footer_of_a_part_is_read_once(newsroom: Newsroom, monkeypatch: pyte
         page = client.get(f"{searched(client, {'headline': 'Ein Bild.'}, index=newsroom.news).url}&n=48")
     own = opened(newsroom)
     pictures = search_jobs.look_up(own, shown(page.text))
-    copies, dataset = Copies(lake), own.archive.index.manifest.dataset
+    dataset = own.index.manifest.dataset
     monkeypatch.setattr("newsroom.pages.pictures.find_copies", lambda *_: {})
     monkeypatch.setattr("newsroom.pages.pictures.pq.ParquetFile", counted)
-    found = {copies.jpeg(dataset, image, each.part) for image, each in pictures.items()}
+    found = {jpeg_of(lake, dataset, image, each.part) for image, each in pictures.items()}
     assert len(found) == len(pictures) > 40 and len(read) == len({each.part for each in pictures.values()})
     own.close()

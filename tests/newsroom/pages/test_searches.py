@@ -60,7 +60,7 @@ def new_file() -> str:
 
 
 def count(opened: Opened) -> tuple[int, int]:
-    return os.getpid(), opened.archive.index.records.count
+    return os.getpid(), opened.index.records.count
 
 
 class SlowChoice(Choice):

@@ -19,13 +19,12 @@ from newsroom.pages.rendering import (
     catalogue,
     language_name,
     own_path,
-    percent,
     preferred,
     translator,
 )
 from newsroom.pages.search_jobs import fold
 from newsroom.pages.words import Gazetteer, find_entities, shown_texts
-from newsroom.search.queries import Query, SourceText
+from newsroom.search.queries import Query
 from newsroom.search.search import RankedImage
 from pipelines.sources.text import found_language
 from schemas.metadata import Metadata
@@ -45,7 +44,7 @@ def gazetteer(archives: ModuleType, tmp_path: Path) -> Gazetteer:
 
 def test_words_of_a_text_are_shown_with_what_they_add() -> None:
     query = Query(texts={"headline": "Flood in  Köln!", "lead": "A lead"}, left_out=frozenset({("headline", 1)}))
-    sources = [SourceText("headline", "Flood Köln!")]
+    sources = [("headline", "Flood Köln!")]
     headline, lead = shown_texts(query, sources, {"headline": [0.7, 0.2, 0.1]})
     assert [(word.text, word.share, word.is_left_out) for word in headline.words] == [
         ("Flood", pytest.approx(0.7), False), ("in", None, True), ("Köln", pytest.approx(0.2), False),
@@ -58,7 +57,7 @@ def test_words_of_a_text_are_shown_with_what_they_add() -> None:
 
 def test_influence_is_each_words_part_of_what_words_add() -> None:
     query = Query(texts={"headline": "a b c"})
-    (text,) = shown_texts(query, [SourceText("headline", "a b c")], {"headline": [0.3, -0.2, 0.1]})
+    (text,) = shown_texts(query, [("headline", "a b c")], {"headline": [0.3, -0.2, 0.1]})
     assert [word.share for word in text.words] == pytest.approx([0.75, 0.0, 0.25])
     assert [word.step for word in text.words] == [3, 0, 0]
 
@@ -77,11 +76,7 @@ def test_near_duplicates_follow_the_first_of_them() -> None:
         for rank, (image, cluster) in enumerate([("a", "a"), ("b", None), ("c", "a"), ("d", None), ("e", "a")], start=1)
     ]
     groups = fold(ranked)
-    assert [(group.first.rank, [each.rank for each in group.folded]) for group in groups] == [
-        (1, [3, 5]),
-        (2, []),
-        (4, []),
-    ]
+    assert [[each.rank for each in group] for group in groups] == [[1, 3, 5], [2], [4]]
 
 
 def test_names_are_found_as_the_archive_writes_them(gazetteer: Gazetteer) -> None:
@@ -159,7 +154,6 @@ def test_numbers_are_written_as_the_language_does() -> None:
         translator("fr")("articles.images", n=0) == "0 image"
         and translator("en")("articles.images", n=0) == "0 pictures"
     )
-    assert [percent(0.5, code) for code in LANGUAGES] == ["50%", "50\u202f%", "50\u202f%"]
 
 
 @pytest.mark.parametrize(

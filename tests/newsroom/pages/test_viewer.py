@@ -28,7 +28,7 @@ from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, Decision, standing
 from newsroom.labels.label_sample import drawn_images, frame_of, links_by, sample_of
 from newsroom.labels.linked import DocumentFilter, Order, find_links, link_sets, linked_documents, ordered, outcomes
-from newsroom.labels.rows import _index, find_documents, rows_at
+from newsroom.labels.rows import place_of, rows_at
 from newsroom.pages.datasets import rendered
 from newsroom.pages.state import PagesSettings
 from newsroom.pages.store import Store
@@ -237,23 +237,13 @@ def test_the_viewer_opens_on_the_surest_right_links_of_documents_that_were_not_t
 
 def test_documents_are_found_by_id_and_read_alone(site: Site) -> None:
     places = {row["id"]: (entry, at) for entry, at, row in _everywhere(site)}
-    found = find_documents(site.manifest, site.folder, [*places, "nobody", ""])
+    parts = {entry for entry, _ in places.values()}
+    found = {name: place_of(site.folder, parts, entry.path, name) for name, (entry, _) in places.items()}
     assert found == places and len(places) == COUNT + TRAINED
+    (first, *_) = parts
+    assert place_of(site.folder, parts, first.path, "nobody") is place_of(site.folder, parts, "x", "test-005") is None
     some = ["test-005", EVIL, "train-003", "test-005"]
     assert [row["id"] for row in rows_at(site.folder, [places[name] for name in some], ["id", "images"])] == some
-
-
-def test_ids_of_one_digest_are_told_apart(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MULTILINK_CACHE", str(tmp_path))
-    monkeypatch.setattr("newsroom.labels.rows._key", len)
-    _index.cache_clear()
-    try:
-        found = find_documents(site.manifest, site.folder, ["test-001", "train-001", "absentee"])
-        assert {*found} == {"test-001", "train-001"}
-        places = [(found[name], name) for name in found]
-        assert [row["id"] for row in rows_at(site.folder, [at for at, _ in places], ["id"])] == [n for _, n in places]
-    finally:
-        _index.cache_clear()
 
 
 def _everywhere(site: Site) -> Iterator[tuple[FileEntry, int, dict[str, Any]]]:

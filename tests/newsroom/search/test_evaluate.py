@@ -12,8 +12,7 @@ import torch
 
 from newsroom.archive.build import build_index
 from newsroom.archive.index import Index, open_index
-from newsroom.archive.vectors import RRF
-from newsroom.search.evaluate import BM25, FUSION, NEAREST, SEARCH, evaluate_search, reciprocal_ranks
+from newsroom.search.evaluate import BM25, FUSION, SEARCH, evaluate_search
 from newsroom.search.queries import Query, RawDocument
 from newsroom.search.search import RankBy, search
 from schemas.documents import Link, Split
@@ -47,12 +46,6 @@ def reader(documents: Sequence[RawDocument]) -> list[GivenDocument]:
         )
         for each in documents
     ]
-
-
-def encode(texts: Sequence[str]) -> np.ndarray:
-    rows = np.stack([vector_of(text) if text else np.zeros(12) for text in texts]).astype(np.float32)
-    found: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +113,8 @@ def by_hand(index: Index, articles: Any) -> dict[tuple[str, str], list[int]]:
 
 
 def test_the_models_scores_are_those_of_a_slow_calculation(lake: Lake, index: Index, articles: Any) -> None:
-    found = evaluate_search(index, lake, "test", reader=reader, encode=encode)
-    scores = {(row.measure, row.group, row.metric): row for row in found.rows}
+    found, _ = evaluate_search(index, lake, "test", reader=reader)
+    scores = {(row.measure, row.group, row.metric): row for row in found}
     for (role, language), ranks in by_hand(index, articles).items():
         group = f"role={role}{f' language={language}' if language else ''}, whole pool of {COUNT}"
         mean = scores[SEARCH, group, "reciprocal_rank"]
@@ -131,48 +124,25 @@ def test_the_models_scores_are_those_of_a_slow_calculation(lake: Lake, index: In
         for cutoff in (5, 10, 50, 100):
             value = scores[SEARCH, group, f"recall_at_{cutoff}"].value
             assert value == pytest.approx(100 * np.mean([rank <= cutoff for rank in ranks]), abs=1e-6)
-    assert {row.measure for row in found.rows} == {SEARCH, BM25, NEAREST, FUSION}
+    assert {row.measure for row in found} == {SEARCH, BM25, FUSION}
 
 
 def test_baselines_see_what_is_said_and_never_the_articles_captions(lake: Lake, index: Index) -> None:
-    found = evaluate_search(index, lake, "test", reader=reader, encode=encode)
-    values = {(row.measure, row.group.split(",")[0], row.metric): row.value for row in found.rows}
-    for system in (BM25, NEAREST):
-        assert values[system, "role=headline", "recall_at_5"] == pytest.approx(50, abs=12)  # every second has a title
-        assert values[system, "role=headline", "reciprocal_rank"] > 48  # type: ignore[operator]
+    found, _ = evaluate_search(index, lake, "test", reader=reader)
+    values = {(row.measure, row.group.split(",")[0], row.metric): row.value for row in found}
+    assert values[BM25, "role=headline", "recall_at_5"] == pytest.approx(50, abs=12)  # every second has a title
+    assert values[BM25, "role=headline", "reciprocal_rank"] > 48  # type: ignore[operator]
     # A caption's own word is in `shown_with` alone: by words it finds its picture no better than any other picture.
     assert values[BM25, "role=caption", "recall_at_5"] < 40  # type: ignore[operator]
     assert index.words.rank("caption7", 5).rows.size == 1
 
 
-def test_a_run_and_its_truth_are_written_for_other_tools(lake: Lake, index: Index, tmp_path: Path) -> None:
-    found = evaluate_search(index, lake, "test", reader=reader)
-    found.write_trec(tmp_path, tag="x")
-    truth = [line.split() for line in (tmp_path / "qrels.txt").read_text().splitlines()]
-    ranked: dict[str, list[str]] = {}
-    for line in (tmp_path / "run.txt").read_text().splitlines():
-        query, _, image, rank, _, tag = line.split()
-        ranked.setdefault(query, []).append(image)
-        assert int(rank) == len(ranked[query]) and tag == "x"
-    assert len(truth) == len(ranked) == 5 * COUNT
-    reciprocal = {query: 1 / (1 + ranked[query].index(image)) for query, _, image, _ in truth}
-    own = np.mean([value for query, value in reciprocal.items() if query.endswith("/all")])
-    (mean,) = [
-        row.value
-        for row in found.rows
-        if (row.measure, row.metric) == (SEARCH, "reciprocal_rank") and row.group.startswith("role=all,")
-    ]
-    assert mean == pytest.approx(100 * own, abs=1e-6)
-
-
 def test_without_anything_said_the_baselines_say_so(lakes: ModuleType, articles: Any, tmp_path: Path) -> None:
     world = lakes.World(sentences=(4, 4), images=(1, 1))
     lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: articles}, world=world)
-    found = evaluate_search(index_of(lake), lake, "test", reader=reader, encode=encode)
-    absent = {row.measure: row.note for row in found.rows if row.metric == "absent"}
-    assert set(absent) == {BM25, NEAREST, FUSION} and all(
-        "has a title or a caption" in note for note in absent.values()
-    )
+    found, _ = evaluate_search(index_of(lake), lake, "test", reader=reader)
+    absent = {row.measure: row.note for row in found if row.metric == "absent"}
+    assert set(absent) == {BM25, FUSION} and all("has a title or a caption" in note for note in absent.values())
 
 
 def test_what_cannot_be_evaluated_is_said(
@@ -184,11 +154,6 @@ def test_what_cannot_be_evaluated_is_said(
     other = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: lakes.without_links(articles)}, world=world)
     with pytest.raises(UsageError, match="known links, found none"):
         evaluate_search(index_of(other), other, "test", reader=reader)
-
-
-def test_reciprocal_ranks_share_a_rank_and_leave_out_what_was_not_found() -> None:
-    found = reciprocal_ranks(np.array([[3.0, 1.0, 3.0, 0.0]]), above=0.0)
-    assert found == pytest.approx(np.array([[1 / (RRF + 1), 1 / (RRF + 3), 1 / (RRF + 1), 0.0]]))
 
 
 def test_what_finds_validation_texts_best_ranks_by_default(lakes: ModuleType, articles: Any, tmp_path: Path) -> None:

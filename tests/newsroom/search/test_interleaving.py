@@ -20,15 +20,15 @@ def test_each_gives_its_best_that_is_not_there_in_rounds(
 ) -> None:
     found = team_draft(first, second, top=top, seed=seed)
     assert found == team_draft(first, second, top=top, seed=seed)
-    rows = [each.row for each in found]
+    rows = [*found]
     assert len(set(rows)) == len(rows) <= top
-    for number, each in enumerate(found):
-        own = second if each.is_second else first
-        assert each.row == next(row for row in own if row not in rows[:number])  # its best that is left
-        given_before = [other.is_second for other in found[:number]]
+    for number, (row, is_second) in enumerate(found.items()):
+        own = second if is_second else first
+        assert row == next(each for each in own if each not in rows[:number])  # its best that is left
+        given_before = [*found.values()][:number]
         assert abs(sum(given_before) * 2 - number) <= 1  # nobody is ahead by more than one
         if number % 2:  # the round's second turn is the other's
-            assert each.is_second != given_before[-1]
+            assert is_second != given_before[-1]
     if len(found) < top:  # the ranking whose turn it was had no more
         assert set(first) <= set(rows) or set(second) <= set(rows)
 
@@ -36,8 +36,8 @@ def test_each_gives_its_best_that_is_not_there_in_rounds(
 def test_equal_rankings_are_shown_as_they_are_and_share_the_credit_evenly() -> None:
     ranking = list(range(10))
     drafted = [team_draft(ranking, ranking, top=10, seed=str(number)) for number in range(400)]
-    assert all([each.row for each in found] == ranking for found in drafted)
-    share = np.mean([[each.is_second for each in found] for found in drafted], axis=0)
+    assert all([*found] == ranking for found in drafted)
+    share = np.mean([[*found.values()] for found in drafted], axis=0)
     assert (abs(share - 0.5) < 4 * 0.5 / 400**0.5).all()  # at every rank: four standard errors
 
 
@@ -48,8 +48,8 @@ def test_a_better_ranking_is_found_out_by_readers_who_do_not_know_whose_a_pictur
         fitting = set(numbers.choice(100, 10, replace=False).tolist())
         good = sorted(range(100), key=lambda row: (row not in fitting, numbers.random()))
         poor = numbers.permutation(100).tolist()
-        chosen = next(each for each in team_draft(poor, good, top=20, seed=str(article)) if each.row in fitting)
-        won[chosen.is_second] += 1
+        drafted = team_draft(poor, good, top=20, seed=str(article))
+        won[next(is_second for row, is_second in drafted.items() if row in fitting)] += 1
     found = Preference(first=won[0], second=won[1])
     assert found.articles == 60 and found.is_second_better and found.evidence > 1000
 

@@ -189,7 +189,7 @@ def test_an_entity_of_no_word_is_refused_by_its_option() -> None:
 
 
 def test_a_number_has_at_most_nine_digits() -> None:
-    assert parse_filters(["width=999999999"]).conditions[0].low == 999_999_999
+    assert parse_filters(["width=999999999"])[0].low == 999_999_999
     with pytest.raises(UsageError, match="a number of pixels"):
         parse_filters(["width=1000000000"])
 

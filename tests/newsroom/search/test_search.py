@@ -14,7 +14,6 @@ from newsroom.archive.build import BuiltIndex, build_index
 from newsroom.archive.filters import parse_filters
 from newsroom.archive.index import Index, open_index
 from newsroom.archive.vectors import RRF
-from newsroom.search.placement import Placed, place
 from newsroom.search.queries import Query, QueryReader, RawDocument
 from newsroom.search.search import RankBy, search
 from schemas.documents import Split
@@ -25,7 +24,6 @@ from training.config import LoopConfig, Select, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import identify, load_training_data, read_for_model
-from training.linking.links import LinkedDocument, Linker, LinkOptions
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.relations import RefineConfig
@@ -253,34 +251,6 @@ def test_pictures_can_be_asked_with(
         search(index, Query(like=("0" * 64,)), reader=reader)
 
 
-def test_pictures_are_placed_as_linking_links_them(index: Index, reader: Extractor, made: dict[Split, Any]) -> None:
-    linker = Linker(model=index.model, uri=URI)
-    for document in made[Split.TEST].documents[:5]:
-        sentences = [each.text for each in document.sentences]
-        images = list(dict.fromkeys(each.hash for each in document.images))
-        given = GivenDocument(
-            id=document.id,
-            texts=sentences,
-            sentence_vectors=np.array([reader.of(text) for text in sentences]),
-            image_vectors=np.array([reader.pictures[image] for image in images], np.float16),
-        )
-        (linked,) = linker.link_given([given])
-        assert isinstance(linked, LinkedDocument) and linked.links
-        wanted = {images[link.image]: link for link in linked.links}
-        for each in place(index, sentences, images, reader=reader):
-            if each.image not in wanted:
-                assert each == Placed(image=each.image)
-                continue
-            assert each.sentence == wanted[each.image].sentence
-            assert each.similarity == pytest.approx(wanted[each.image].similarity, abs=1e-5)
-    assert place(index, [], images, reader=reader) == [Placed(image=image) for image in images]
-    assert place(index, sentences, [], reader=reader) == []
-    with pytest.raises(NotFoundError, match="not in this index"):
-        place(index, sentences, ["0" * 64], reader=reader)
-    with pytest.raises(UsageError, match="at most 2000 sentences"):
-        place(index, ["x"] * 2001, images, reader=reader)
-
-
 def test_a_word_that_is_left_out_is_not_read(index: Index, reader: Extractor) -> None:
     said = Query(texts={"caption": "One  boat, near the QUAY"})
     left = replace(said, left_out=frozenset({("caption", 1), ("caption", 5)}))
@@ -304,8 +274,7 @@ def test_a_word_that_is_left_out_is_not_read(index: Index, reader: Extractor) ->
         (Query(texts={"caption": "  "}), {}, "found none"),
         (Query(texts={"title": "x"}), {}, "by role"),
         (Query(texts={"caption": "x"}), {"top": 0}, "--top 0"),
-        (Query(texts={"caption": "x"}), {"options": LinkOptions(refine=RefineConfig())}, "no relations"),
-        (Query(texts={"caption": "x"}), {"options": LinkOptions(precision=0.9)}, "--precision 0.9 applies to links"),
+        (Query(texts={"caption": "x"}), {"refine": RefineConfig()}, "no relations"),
         (Query(like=("0" * 64,)), {"rank_by": RankBy.FUSED}, "expected a text"),
     ],
 )
@@ -400,7 +369,7 @@ def test_sources_of_a_fuser_have_weights_and_words_attention(lakes: ModuleType, 
         for n, key in enumerate(read.ids)
     }
     assert {e.picture.image: e.similarity for e in found.images} == pytest.approx(similarities, abs=1e-5)
-    assert [source.role for source in found.sources] == list(roles)
+    assert [role for role, _ in found.sources] == list(roles)
     shown = next(each for each in found.images if each.picture.image == document.images[0].hash)
     assert shown.picture.shown_with == texts["caption"]
     alone = search(index, Query(texts={"headline": texts["headline"]}, language="de"))
@@ -434,8 +403,8 @@ def test_relations_refine_and_say_what_to_expect(model: LinkModel, lake: Lake, i
     other = open_index(folder.uri)
     query = Query(texts={"caption": list(reader.vectors)[5]})
     plain = search(other, query, top=30, reader=reader)
-    options = LinkOptions(refine=RefineConfig(below=2.0, weight=3.0))
-    refined = search(other, query, top=30, reader=reader, options=options)
+    refine = RefineConfig(below=2.0, weight=3.0)
+    refined = search(other, query, top=30, reader=reader, refine=refine)
     by_hand = {}
     text = QueryReader(other.model, reader).vectors([query])[0]
     for row, picture in enumerate(other.records.pictures(range(other.records.count))):
