@@ -12,7 +12,7 @@ from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
-from training.data.split import MappedSplit
+from training.data.split import TrainingSplit
 from training.data.views import ALL_SENTENCES
 
 SEVERAL = ("shards.documents=1", "dedupe.policy=keep-all", "max_failure_share=1")
@@ -34,7 +34,7 @@ def check_reading(lake: Lake, manifest: Manifest, *, has_pictures: bool = True) 
             rows = pq.read_table(folder.open(name)).to_pylist()
             expected += [(row["id"], [(x["hash"], jpegs[x["hash"]]) for x in row["images"]]) for row in rows]
         assert shown(read_split(manifest, folder, split, columns)) == expected
-        mapped = MappedSplit(manifest=manifest, folder=folder, split=split, columns=columns, view=ALL_SENTENCES)
+        mapped = TrainingSplit(manifest=manifest, folder=folder, split=split, columns=columns, view=ALL_SENTENCES)
         for order in orders(len(expected)):
             assert shown(mapped.documents(np.array(order))) == [expected[place] for place in order]
         hashes += [key for _, images in expected for key, _ in images]

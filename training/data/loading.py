@@ -20,7 +20,7 @@ from schemas.manifest import Manifest, read_manifest
 from schemas.parts import Shard
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, Unreadable, read_split
-from training.data.split import MappedSplit, TrainingSplit
+from training.data.split import TrainingSplit
 from training.data.views import TextView
 from training.settings import Reading
 
@@ -256,7 +256,7 @@ def read_for_model(
 
 def open_split(
     manifest: Manifest, folder: Folder, identity: DatasetIdentity, reading: Reading, split: Split
-) -> MappedSplit:
+) -> TrainingSplit:
     """Return a split as a run that was identified with a data set trains on it, or is judged by it."""
     needs = reading.needs
     columns = replace(
@@ -264,7 +264,7 @@ def open_split(
         links=split is Split.VAL or bool(needs.links),
         relations=bool(needs.relations) and split is Split.TRAIN,
     )
-    return MappedSplit(
+    return TrainingSplit(
         manifest=manifest,
         folder=folder,
         split=split,

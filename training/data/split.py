@@ -4,7 +4,6 @@ A shard is read, checked and written as Arrow arrays of the host (`mapped.py`) w
 after that it is mapped. Nothing of a split is held but its index (`index.py`), and of that 32 bytes a document a host.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
@@ -31,45 +30,9 @@ MOST_OPEN = 16_384  # shards; the system maps 65,530 files of a process
 SAMPLED_DOCUMENTS = 200_000
 
 
-class TrainingSplit(ABC):
-    """Documents that are trained on, or that a training is judged by.
-
-    Attributes:
-        index: of all of them.
-        labelled_share: share of the documents whose links are shown to the objective; 0: none.
-        seed: of the choice of those documents.
-    """
-
-    index: SplitIndex
-    labelled_share: float = 0.0
-    seed: int = 0
-
-    @abstractmethod
-    def documents(self, positions: Int64) -> DocumentSet:
-        """Return the documents at some positions of the index, in the given order, with the images they show.
-
-        Raises:
-            IntegrityError: a part is damaged, or a document cannot be read: an image or a vector is missing.
-            UsageError: an image has no picture, where pictures are read.
-        """
-
-    @abstractmethod
-    def shard(self, number: int) -> DocumentSet:
-        """Return the documents of a shard; raises as `documents`."""
-
-    def links_shown(self, documents: DocumentSet) -> tuple[Int64 | None, ...] | None:
-        """Return the links that are shown of some documents, None where they are not; None unless some are."""
-        if not self.labelled_share or documents.links is None:
-            return None
-        pairs = zip(documents.ids, documents.links, strict=True)
-        return tuple(
-            links if is_labelled(id_, share=self.labelled_share, seed=self.seed) else None for id_, links in pairs
-        )
-
-
 @dataclass(kw_only=True)
-class MappedSplit(TrainingSplit):
-    """A split of a data set version.
+class TrainingSplit:
+    """A split of a data set version that is trained on, or that a training is judged by.
 
     Attributes:
         manifest: of the version.
@@ -77,6 +40,9 @@ class MappedSplit(TrainingSplit):
         split: its name.
         columns: what is read of it.
         view: which sentences are read.
+        labelled_share: share of the documents whose links are shown to the objective; 0: none.
+        seed: of the choice of those documents.
+        index: of all documents.
 
     Raises:
         NotFoundError: the split is not there.
@@ -105,6 +71,12 @@ class MappedSplit(TrainingSplit):
         self._open = lru_cache(min(MOST_OPEN, in_two_windows + in_two_windows // 4))(self._map)
 
     def documents(self, positions: Int64) -> DocumentSet:
+        """Return the documents at some positions of the index, in the given order, with the images they show.
+
+        Raises:
+            IntegrityError: a part is damaged, or a document cannot be read: an image or a vector is missing.
+            UsageError: an image has no picture, where pictures are read.
+        """
         shards = np.searchsorted(self.index.shards.offsets, positions, side="right") - 1
         order = np.argsort(shards, kind="stable")
         numbers, starts = np.unique(shards[order], return_index=True)
@@ -114,7 +86,17 @@ class MappedSplit(TrainingSplit):
         documents = joined(parts)
         return viewed(documents if len(parts) == 1 else documents.take_documents(np.argsort(order)), self.view)
 
+    def links_shown(self, documents: DocumentSet) -> tuple[Int64 | None, ...] | None:
+        """Return the links that are shown of some documents, None where they are not; None unless some are."""
+        if not self.labelled_share or documents.links is None:
+            return None
+        pairs = zip(documents.ids, documents.links, strict=True)
+        return tuple(
+            links if is_labelled(id_, share=self.labelled_share, seed=self.seed) else None for id_, links in pairs
+        )
+
     def shard(self, number: int) -> DocumentSet:
+        """Return the documents of a shard; raises as `documents`."""
         return viewed(self._open(number), self.view)
 
     def _map(self, number: int) -> DocumentSet:

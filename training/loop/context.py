@@ -48,7 +48,7 @@ class Context(Workers):
     """What the loop knows of its surroundings: here, one process that trains alone.
 
     Attributes:
-        on_report: takes an epoch's metrics, and on rank 0 its checkpoint folder.
+        on_report: takes an epoch's metrics, and on rank 0 its checkpoint folder; every worker calls it equally often.
         find_checkpoint: gives the folder of the checkpoint to resume from, or None for a fresh start.
         on_progress: takes a line of progress.
         find_model: gives the local folder of a model by its folder or address.
@@ -67,18 +67,10 @@ class Context(Workers):
         """Return a module whose backward pass leaves in each parameter the sum of all workers' gradients."""
         return module
 
-    def report(self, metrics: Mapping[str, float], checkpoint: Path | None) -> None:
-        """Hand over an epoch's metrics, and on rank 0 its checkpoint folder; every worker calls it equally often."""
-        self.on_report(metrics, checkpoint)
-
     def say(self, line: str) -> None:
         """Hand over a line of progress for whoever watches; the lines of rank 0 are enough."""
         if self.rank == 0:
             self.on_progress(line)
-
-    def latest_checkpoint(self) -> Path | None:
-        """Return the folder of the checkpoint to resume from, or None for a fresh start."""
-        return self.find_checkpoint()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

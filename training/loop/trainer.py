@@ -55,7 +55,7 @@ class TrainResult:
 def train(config: TrainConfig, data: TrainingData, context: Context, *, run_directory: Path) -> TrainResult:
     """Train, and return what came of it; the kept model is in `run_directory / "model"`.
 
-    Resumes from `context.latest_checkpoint()` where that is not None, with the same final weights as an uninterrupted
+    Resumes from `context.find_checkpoint()` where that is not None, with the same final weights as an uninterrupted
     run.
 
     Raises:
@@ -124,7 +124,7 @@ def _check_selectable(config: TrainConfig, data: TrainingData, context: Context)
 
 
 def _begin(config: TrainConfig, data: TrainingData, context: Context) -> RunState:
-    checkpoint = context.latest_checkpoint()
+    checkpoint = context.find_checkpoint()
     if checkpoint is not None:
         return states.resume(checkpoint, ModelCard(config=config, data=data.identity), context)
     model = new_model(config, data, context)
@@ -170,7 +170,7 @@ def _value(select: Select, judged: Validation | None, epoch: int) -> float:
 
 def _checkpoint(run: RunState, metrics: Mapping[str, float], context: Context, run_directory: Path) -> None:
     checkpoint = states.save(run, run_directory) if context.rank == 0 else None
-    context.report(metrics, checkpoint)
+    context.on_report(metrics, checkpoint)
     if checkpoint is not None:
         states.remove_older(checkpoint)
 

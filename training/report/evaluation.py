@@ -38,8 +38,6 @@ from training.report.examples import ExampleGroups
 from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter
 from training.report.pages import draw_groups, edge_legend, render
 from training.report.sections import (
-    Row,
-    Table,
     absent_baselines,
     cell_text,
     columns_of,
@@ -133,7 +131,6 @@ def report_page(
         panels=training_panels(history, kept_epoch=kept_epoch),
         groups=drawings,
         legend=edge_legend(graph for _, graphs in drawings for graph in graphs),
-        statistics=statistics_table(f"{table.dataset}@{table.dataset_version}", statistics),
         settings={key: json.dumps(value, ensure_ascii=False) for key, value in flatten(resolve(config)).items()},
     )
 
@@ -166,24 +163,6 @@ def loss_with_auc(history: Sequence[Epoch], *, kept_epoch: int) -> Figures:
     title = "Validation AUC against validation loss"
     chart = path_chart(title, points, x_label="inter-document loss", marked=f"epoch {kept_epoch:g}")
     return [(f"AUC inside documents against the loss between them{note}", chart)]
-
-
-def statistics_table(title: str, splits: Mapping[str, SplitStatistics]) -> Table:
-    """Return the columns of Hessel 2019's table 1 as rows, a column a split."""
-    statistics = splits.values()
-    rows = {
-        "documents": [f"{split.documents:,}" for split in statistics],
-        "sentences: median": [f"{split.median_sentences:g}" for split in statistics],
-        "sentences: mean": [f"{split.mean_sentences:.1f}" for split in statistics],
-        "sentences: most": [f"{split.max_sentences:,}" for split in statistics],
-        "images: median": [f"{split.median_images:g}" for split in statistics],
-        "images: mean": [f"{split.mean_images:.1f}" for split in statistics],
-        "images: most": [f"{split.max_images:,}" for split in statistics],
-        "unique images": [f"{split.unique_images:,}" for split in statistics],
-        "documents with known links": [f"{split.documents_with_known_links:,}" for split in statistics],
-        "density of links": ["–" if split.density is None else f"{split.density:.1%}" for split in statistics],
-    }
-    return Table((title, *splits), tuple(Row(name, tuple(cells)) for name, cells in rows.items()))
 
 
 def _distribution(rows: Iterable[Score]) -> tuple[Markup, dict[str, str]] | None:

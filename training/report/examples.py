@@ -17,12 +17,10 @@ The drawing itself is the macro `example` of `parts.html.j2`.
 
 import base64
 import io
-import re
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from markupsafe import Markup
 from PIL import Image
 
 from schemas.documents import Split
@@ -42,7 +40,6 @@ MAX_LINES = 12  # that a sentence is given, however few there are; `drawing.css.
 LINE_PX = 18
 CONCEPTS_EACH = 3
 EXAMPLES_EACH = 2
-_WORDS = re.compile(r"(\w+)")
 _ROW_MARGIN_PX = 12
 _WIDEST_PX, _THINNEST_PX = 8.0, 1.5
 _OPACITY, _LEAST_OPACITY = 0.85, 0.25
@@ -80,11 +77,6 @@ class ExampleDocument:
             if not (0 <= sentence < n and 0 <= image < m):
                 raise ValueError(f"document {self.id}: ({sentence}, {image}) is outside {n} sentences x {m} images")
 
-    @property
-    def concept_words(self) -> frozenset[str]:
-        """Return the words of all concepts, in lower case."""
-        return frozenset(word.lower() for labels in self.concepts for label in labels for word in label.split())
-
 
 ExampleGroups = Mapping[str, Sequence[ExampleDocument]]  # documents under their titles, such as "Best"
 
@@ -92,12 +84,6 @@ ExampleGroups = Mapping[str, Sequence[ExampleDocument]]  # documents under their
 def main_concepts(labels: Iterable[str]) -> tuple[str, ...]:
     """Return the first different labels of an image's regions, which are given by falling certainty."""
     return tuple(dict.fromkeys(label for label in labels if label))[:CONCEPTS_EACH]
-
-
-def emphasised(text: str, words: Container[str]) -> Markup:
-    """Return a text, escaped, with the words that are among some in italics."""
-    parts = (Markup("<i>{}</i>").format(part) if part.lower() in words else part for part in _WORDS.split(text))
-    return Markup("").join(parts)
 
 
 def choose_examples(auc: Mapping[str, float], *, each: int = 1) -> dict[str, tuple[str, ...]]:

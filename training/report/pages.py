@@ -26,7 +26,6 @@ from training.report.examples import (
     ExampleGroups,
     clip,
     draw_example,
-    emphasised,
     sure_text,
     thumbnail_uri,
 )
@@ -83,7 +82,7 @@ def environment() -> Environment:
     )
     templates.globals["axes_of"] = axes_of
     templates.filters |= {"cell": cell_text, "value": value_text, "range": range_text}
-    templates.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "emphasised": emphasised, "sure": sure_text}
+    templates.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "sure": sure_text}
     templates.tests |= {"clear": is_clear, "score": _has_value, "under": Edge.is_under}
     return templates
 

@@ -22,7 +22,7 @@ from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.data.lake import Columns
 from training.data.mapped import CACHE
-from training.data.split import MappedSplit
+from training.data.split import TrainingSplit
 from training.data.views import ALL_SENTENCES
 from training.mlflow.champions import record_of, taint
 from training.mlflow.runs import connect
@@ -126,7 +126,7 @@ def test_what_this_host_keeps_for_training_goes(lake: Lake, tmp_path: Path, monk
     monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
     manifest, folder = read_manifest(lake, "documents")
     for split in (name for name in manifest.splits if manifest.parts("documents", name)):
-        opened = MappedSplit(
+        opened = TrainingSplit(
             manifest=manifest, folder=folder, split=Split(split), columns=Columns(), view=ALL_SENTENCES
         )
         opened.documents(np.arange(len(opened.index)))

@@ -153,7 +153,7 @@ def words(**changes):
 
 
 def test_the_page_is_balanced_and_says_what_was_evaluated():
-    for expected in ("diy@0123456789abcdef", "3 no link", "2 of 3, by retrieval", "81.3", "79.9–\u206082.7", "8.1%"):
+    for expected in ("diy@0123456789abcdef", "3 no link", "2 of 3, by retrieval", "81.3", "79.9–\u206082.7"):
         assert expected in words()
 
 
@@ -271,12 +271,12 @@ def test_a_template_is_compiled_once_for_all_drawings(monkeypatch):
     assert len(compiled) == 1 and len({*drawings}) == 3
 
 
-def test_concepts_stand_at_their_images_and_their_words_are_in_italics():
+def test_concepts_stand_at_their_images():
     shown = document(
         sentences=("A red <wall>.", "Walls.", "An old lamp"), concepts=(("wall", "old tree"), (), ("sky",))
     )
     page = report_page(**content(examples={"Any": [shown]}))
-    assert "A red &lt;<i>wall</i>&gt;." in page and "An <i>old</i> lamp" in page and "<i>Walls</i>" not in page
+    assert "A red &lt;wall&gt;." in page
     assert re.findall(r'<span class="concepts">(.*?)</span>', page) == ["wall, old tree", "sky"]
     assert 'class="concepts"' not in plain()
     assert main_concepts(["dog", "", "cat", "dog", "tree", "sky"]) == ("dog", "cat", "tree")
