@@ -113,7 +113,7 @@ def train(
     )
     if not with_report:
         return Trained(summary=summary, evaluation=None)
-    from training.workflows.report import run_training_report
+    from training.workflows.evaluate import run_training_report
 
     evaluation = run_training_report(summary, lake=lake, tracking=tracking_uri, say=say)
     return Trained(summary=summary, evaluation=evaluation)
@@ -135,8 +135,7 @@ def evaluate(
 ) -> "EvaluateSummary":
     """Score a model on a split of a data set version; with a folder, write the HTML report there, too."""
     from training.evaluation.evaluate import STANDARD_CONFIG
-    from training.workflows.evaluate import run_evaluate
-    from training.workflows.report import run_report
+    from training.workflows.evaluate import run_evaluate, run_report
     from training.workflows.workers import by_workers
 
     with by_workers(workers):

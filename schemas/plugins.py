@@ -67,7 +67,7 @@ IMAGE_TOWERS = Group(
     "training.towers",
     {"fine_tuned": "fine-tuned", "region_concept": "region-concept", "vectors": "linear linear-bn"},
 )
-FUSERS = Group("multilink.fusers", "training.towers", {"fusers": "add attention max neural-net"})
+FUSERS = Group("multilink.fusers", "training.towers", {"multi_source": "add attention max neural-net"})
 OBJECTIVES = Group(
     "multilink.objectives",
     "training.objectives",

@@ -32,7 +32,7 @@ SETTINGS = ("MLFLOW_", "MULTILINK_")  # how names of variables begin that change
 # The modules of the commands; what they import comes with them.
 IMPORTED = (
     *("unsynced", "orchestration.__main__", "pipelines.run", "pipelines.exports.formats"),
-    *("training.workflows.evaluate", "training.workflows.report", "training.workflows.link"),
+    *("training.workflows.evaluate", "training.workflows.link"),
     *("pyarrow.dataset", "scipy.optimize", "torchvision", "training.loop.run"),
     # What PyTorch and MLflow import at the first optimiser, store and model, each command for itself: two seconds.
     *("torch._dynamo", "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.pyfunc.scoring_server"),

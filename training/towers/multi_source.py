@@ -3,14 +3,15 @@
 subword-attention   self-attention with residual, point-wise layers, max pool. Neither position nor mask is used
                     (4.3.2); the point-wise CNN is two affine maps token by token (4.3.3).
 multi-source        such an encoder for each source over one shared word table. Their N x d outputs are stacked to N x
-                    sources x d, which the fuser makes one vector (`training.towers.fusers`). In training each source is
-                    left empty with probability `source_drop`, but for one, drawn from those the document has.
+                    sources x d, which a fuser makes one vector (table 2 and 5.1). In training each source is left empty
+                    with probability `source_drop`, but for one, drawn from those the document has.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -20,15 +21,121 @@ from torch.nn import functional as F
 from schemas.configs import PositiveInt, Probability, require
 from schemas.documents import Role
 from schemas.errors import UsageError
-from schemas.plugins import FUSERS
-from training.data.ragged import Bool, Int64
-from training.parts import Needs
+from schemas.plugins import FUSERS, Group
+from training.data.ragged import Bool, Int64, Ragged
+from training.parts import Needs, PartSettings
 from training.settings import require_roles
 from training.text.vocabulary import Vocabulary
-from training.towers.fusers import AttentionSettings, FuserSettings
 from training.towers.inputs import Sizes, TextInput, Tower, unit
 from training.towers.packing import Packing, SelfAttention, largest_of, pool
 from training.towers.subwords import SubwordRows, SubwordsSettings, SubwordTower
+
+
+class Fuser(nn.Module):
+    """N x S x d vectors of S sources -> N x d."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FuserSettings(PartSettings, ABC):
+    """Settings that every fuser has."""
+
+    group: ClassVar[Group] = FUSERS
+    part: ClassVar[str] = "text.fuser"
+
+    @abstractmethod
+    def build(self, *, sources: int, dimensions: int, head_dimensions: int) -> Fuser:
+        """Return the fuser with random weights.
+
+        Args:
+            sources: S.
+            dimensions: d.
+            head_dimensions: size of an attention head of the text tower.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddSettings(FuserSettings):
+    """N table 2: the sum over the sources."""
+
+    name: str = "add"
+
+    def build(self, *, sources: int, dimensions: int, head_dimensions: int) -> Fuser:
+        return AddFuser()
+
+
+class AddFuser(Fuser):
+    """N x S x d -> N x d."""
+
+    def forward(self, stacked_NSD: Tensor) -> Tensor:
+        return stacked_NSD.sum(dim=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxSettings(FuserSettings):
+    """N table 2: the largest value of each number over the sources."""
+
+    name: str = "max"
+
+    def build(self, *, sources: int, dimensions: int, head_dimensions: int) -> Fuser:
+        return MaxFuser()
+
+
+class MaxFuser(Fuser):
+    """N x S x d -> N x d."""
+
+    def forward(self, stacked_NSD: Tensor) -> Tensor:
+        return stacked_NSD.amax(dim=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeuralNetSettings(FuserSettings):
+    """N table 2: two affine maps, each with ReLU."""
+
+    name: str = "neural-net"
+
+    def build(self, *, sources: int, dimensions: int, head_dimensions: int) -> Fuser:
+        return NeuralNetFuser(sources * dimensions, dimensions)
+
+
+class NeuralNetFuser(Fuser):
+    """N x S x d -> N x d."""
+
+    def __init__(self, size: int, dimensions: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(size, size)
+        self.second = nn.Linear(size, dimensions)
+
+    def forward(self, stacked_NSD: Tensor) -> Tensor:
+        return F.relu(self.second(F.relu(self.first(stacked_NSD.flatten(1)))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionSettings(FuserSettings):
+    """N 5.1: attention over the sources (eq. 2, without residual)."""
+
+    name: str = "attention"
+
+    def build(self, *, sources: int, dimensions: int, head_dimensions: int) -> Fuser:
+        return AttentionFuser(sources, dimensions, head_dimensions)
+
+
+class AttentionFuser(Fuser):
+    """N x S x d -> N x d."""
+
+    def __init__(self, sources: int, dimensions: int, head_dimensions: int) -> None:
+        super().__init__()
+        self.attention = SelfAttention(
+            dimensions, heads=1, head_dimensions=head_dimensions, value_dimensions=dimensions, has_output=False
+        )
+        self.first = nn.Linear(sources * dimensions, sources * dimensions)
+        self.second = nn.Linear(sources * dimensions, dimensions)
+
+    def forward(self, stacked_NSD: Tensor) -> Tensor:
+        count, sources, dimensions = stacked_NSD.shape
+        packing = Packing.of(Ragged.of([sources] * count))
+        mixed = self.attention(stacked_NSD.reshape(count * sources, dimensions), packing)
+        fused_ND: Tensor = self.second(F.relu(self.first(mixed.reshape(count, sources * dimensions))))
+        return fused_ND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

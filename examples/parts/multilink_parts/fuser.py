@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from training.towers.fusers import Fuser, FuserSettings
+from training.towers.multi_source import Fuser, FuserSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,7 @@ from training.metrics.links import score_documents
 from training.mlflow.registering import register
 from training.model import LinkModel
 from training.report.sections import absent_baselines
-from training.workflows.evaluate import EvaluateSummary, run_baseline, run_evaluate
-from training.workflows.report import run_report
+from training.workflows.evaluate import EvaluateSummary, run_baseline, run_evaluate, run_report
 from training.workflows.studies import run_compare
 
 Register = Callable[[Path], str]

@@ -24,9 +24,8 @@ from training.mlflow.loading import load
 from training.mlflow.registry import find_version
 from training.model import LinkModel
 from training.report.pages import comparison_page
-from training.workflows.evaluate import EvaluateSummary, run_evaluate
+from training.workflows.evaluate import EvaluateSummary, run_evaluate, run_report
 from training.workflows.link import run_link
-from training.workflows.report import run_report
 from training.workflows.studies import run_compare
 
 Register = Callable[[Path], str]

@@ -18,7 +18,7 @@ from training.mlflow.tracked_training import TrainSummary
 from training.model import LinkModel
 from training.report.evaluation import outcome_lines
 from training.report.sections import TO
-from training.workflows.report import judged_split, run_training_report
+from training.workflows.evaluate import judged_split, run_training_report
 
 Register = Callable[[Path], str]
 
