@@ -23,7 +23,7 @@ from schemas.errors import BuildError, MultilinkError
 AT_ONCE = 2  # trainings side by side
 _FORKS = sys.platform == "linux"
 _IMPORTED = [
-    *("training.mlflow.tracked_training", "training.workflows.evaluate", "training.workflows.evaluate"),
+    *("training.mlflow.tracked_training", "training.workflows.evaluate"),
     *("training.workflows.link", "newsroom.archive.build", "orchestration.inference.documents"),
     *("orchestration.cli", "training.loop.run"),
     # What PyTorch and MLflow import at the first optimiser, store and model, each step for itself: two seconds.
