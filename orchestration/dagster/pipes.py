@@ -67,7 +67,7 @@ class _Keeping(dg.PipesMessageReader):
         return made, list(handler.get_custom_messages())
 
 
-class _FileReader(_Keeping, dg.PipesTempFileMessageReader):
+class FileReader(_Keeping, dg.PipesTempFileMessageReader):
     """Reads what a process of this machine reports."""
 
 
@@ -103,7 +103,7 @@ class StepPipes:
             BuildError: the process could not be started or waited for, or ended without a result.
         """
         is_here, op = where is RayWhere.SUBPROCESS, context.op_execution_context
-        reader = _FileReader() if is_here else _job_reader()
+        reader = FileReader() if is_here else _job_reader()
         problem: Exception | None = None
         with ExitStack() as held:
             extras = {STEPS: [as_json(held.enter_context(self.prepared(step))) for step in steps]}

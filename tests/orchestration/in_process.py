@@ -9,7 +9,7 @@ from dagster_pipes import PipesContext, PipesDefaultContextLoader, PipesDefaultM
 
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster.external import STEPS, report
-from orchestration.dagster.pipes import StepPipes
+from orchestration.dagster.pipes import FileReader, StepPipes
 from orchestration.steps import Step, as_json, from_json
 
 
@@ -25,7 +25,7 @@ class InProcess(StepPipes):
         with dg.open_pipes_session(
             context=context.op_execution_context,
             context_injector=dg.PipesTempFileContextInjector(),
-            message_reader=dg.PipesTempFileMessageReader(),
+            message_reader=FileReader(),
             extras={STEPS: [as_json(step) for step in steps]},
         ) as session:
             parameters = PipesMappingParamsLoader(session.get_bootstrap_env_vars())

@@ -9,7 +9,7 @@ import io
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -88,16 +88,17 @@ class Scored(Given):
     """Registers a model where one is trained, scores it as told, and notes what follows."""
 
     scores: dict[str, float]
+    models: dict[tuple[str, str, str], ModelVersion] = field(default_factory=dict)
     promoted: list[str] = field(default_factory=list)
     linked: list[str] = field(default_factory=list)
     indexed: list[str] = field(default_factory=list)
 
     def train(self, *, dataset: str, settings: tuple[str, ...], **_: Any) -> dict[str, Any]:
         name, _, version = dataset.partition("@")
-        client, model = Plan(settings=self.settings).client(), f"multilink-{name}-{settings[-1].partition('=')[2]}"
-        client.create_registered_model(model)
-        client.create_model_version(model, source=self.settings.lake, tags={"dataset_version": version})
-        return {"model_uri": f"models:/{model}/1"}
+        objective = settings[-1].partition("=")[2]
+        model = ModelVersion(name=f"multilink-{name}-{objective}", version="1", run_id=None, tags={})
+        self.models[name, version, objective] = model
+        return {"model_uri": model.uri}
 
     def evaluate(self, *, model: str, **_: Any) -> dict[str, Any]:
         return {"auc": self.scores[model.split("/")[1]]}
@@ -149,6 +150,16 @@ SELECTIONS = {
 }
 
 
+def definitions_of(steps: Given) -> dg.Definitions:
+    """Return the definitions with some steps, made once for each; what was trained is in no registry."""
+    if id(steps) not in DEFINITIONS:
+        DEFINITIONS[id(steps)] = steps, make_definitions(steps.settings, steps)
+    return DEFINITIONS[id(steps)][1]
+
+
+DEFINITIONS: dict[int, tuple[Given, dg.Definitions]] = {}
+
+
 def run(
     instance: dg.DagsterInstance,
     job: str | dg.AssetSelection,
@@ -160,7 +171,7 @@ def run(
     """Run a selection of assets or checks for a data set."""
     selection = SELECTIONS[job] if isinstance(job, str) else job
     made = dg.define_asset_job("asked_for", selection=selection)
-    definitions = dg.Definitions.merge(make_definitions(steps.settings, steps), dg.Definitions(jobs=[made]))
+    definitions = dg.Definitions.merge(definitions_of(steps), dg.Definitions(jobs=[made]))
     of_data_set: dict[str, Any] = {"partition_key": dataset}
     if job == "checks":  # without an asset, a job has no partitions: Dagster's page sets the tag of a check's
         of_data_set = {"tags": {"dagster/partition": dataset}}
@@ -177,7 +188,7 @@ class Automation:
 
     def look(self) -> dict[str, set[str]]:
         """Return what is asked for by data set; the registry is observed before."""
-        definitions = make_definitions(self.steps.settings, self.steps)
+        definitions = definitions_of(self.steps)
         (observer,) = (each for each in definitions.sensors or () if each.name == "registry")
         context = dg.build_sensor_context(self.instance, definitions=definitions)
         for event in observer.evaluate_tick(context).asset_events:
@@ -275,13 +286,12 @@ def compress_anew(folder: Folder, path: str) -> None:
 
 @pytest.mark.parametrize(("own", "passes"), [(90.0, True), (80.5, False), (70.0, False)])
 def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_linked_and_nostruct_never(
-    instance: dg.DagsterInstance, tmp_path: Path, own: float, passes: bool, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, tmp_path: Path, own: float, passes: bool, scored: Callable[..., Scored]
 ) -> None:
     settings = settings_in(tmp_path)
     judged = replace(settings.datasets[0], policy="policy.toml")
     settings = replace(settings, datasets=(judged, *settings.datasets[1:])).relative_to(tmp_path)
     version = commit_version(settings, "v1")
-    monkeypatch.setattr(Plan, "champion", lambda *_: "1")
     steps = scored(settings, version, own=own)
     result = run(instance, "everything", steps)
     failed = steps_of(result, dg.DagsterEventType.STEP_FAILURE)
@@ -381,14 +391,25 @@ def test_a_rebuild_that_is_due_meanwhile_waits_its_turn(tmp_path: Path) -> None:
         assert schedule.evaluate_tick(context).skip_message == "a rebuild of diy waits already"
 
 
-def scored(settings: Settings, *versions: str, own: float = 90.0) -> Scored:
-    scores = {"multilink-documents-nostruct": 80.0, "multilink-documents-cross-document": own}
-    return Scored(settings=settings, versions=list(versions), scores=scores)
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Scored]:
+    """Steps that score what they trained; the champion is version 1."""
+
+    def make(settings: Settings, *versions: str, own: float = 90.0) -> Scored:
+        scores = {"multilink-documents-nostruct": 80.0, "multilink-documents-cross-document": own}
+        made = Scored(settings=settings, versions=list(versions), scores=scores)
+        monkeypatch.setattr(Plan, "model_of", lambda _, *about: made.models.get(about))
+        monkeypatch.setattr(Plan, "champion", lambda *_: "1")
+        return made
+
+    return make
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return replace(settings_in(tmp_path), tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings whose registry has no record of promotions."""
+    monkeypatch.setattr(Plan, "standing", lambda *_: {})
+    return settings_in(tmp_path)
 
 
 SCORED = {f"{objective}/{kind}" for objective in ("cross_document", "nostruct") for kind in KINDS[:2]}
@@ -396,7 +417,7 @@ APPLIED = {"cross_document/links", "cross_document/index"}
 
 
 def test_a_new_version_is_trained_on_judged_and_linked_by_its_champion(
-    instance: dg.DagsterInstance, settings: Settings
+    instance: dg.DagsterInstance, settings: Settings, scored: Callable[..., Scored]
 ) -> None:
     version = commit_version(settings, "v1")
     steps = scored(settings, version, version)
@@ -410,7 +431,7 @@ def test_a_new_version_is_trained_on_judged_and_linked_by_its_champion(
 
 
 def test_a_version_that_fails_a_check_waits_until_the_check_passes(
-    instance: dg.DagsterInstance, settings: Settings
+    instance: dg.DagsterInstance, settings: Settings, scored: Callable[..., Scored]
 ) -> None:
     half_failed = {"sources": {"in": 10, "out": 4, "rejected": 0, "failed": 6}}
     version = commit_version(settings, "v1", stages=half_failed)
@@ -440,12 +461,12 @@ def test_what_failed_for_good_is_made_after_the_next_rebuild_and_not_before(
 
 
 def test_a_champion_and_an_approval_of_a_person_are_seen(
-    instance: dg.DagsterInstance, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, settings: Settings, monkeypatch: pytest.MonkeyPatch, scored: Callable[..., Scored]
 ) -> None:
     standing = {"champion": "1", "approvals": ""}
     monkeypatch.setattr(Plan, "standing", lambda *_: dict(standing))
-    monkeypatch.setattr(Plan, "champion", lambda *_: standing["champion"])
     steps = scored(settings, commit_version(settings, "v1"))
+    monkeypatch.setattr(Plan, "champion", lambda *_: standing["champion"])
     automation = Automation(instance, steps)
     assert run(instance, "rebuild", steps).success
     automation.work()
