@@ -24,7 +24,6 @@ from training.loop.context import Context
 from training.loop.trainer import train
 from training.model import LinkModel
 from training.ray.shards import RayWorkers, _files, _run, _Shared
-from training.ray.train import cluster
 from training.shards import embed_split, run_here, run_shards, shards_run_by
 from training.towers.recurrence import GruSettings
 from training.towers.vectors import LinearSettings
@@ -58,12 +57,19 @@ def fail_at(number: int, model: LinkModel, shard: Shard) -> str:
     return shard.name
 
 
+def device_of(model: LinkModel, shard: Shard) -> str:
+    return str(model.device)
+
+
 def named(lake: Lake) -> list[Shard]:
     return split_parts(read_manifest(lake, "synthetic")[0], Split.TEST)
 
 
 @pytest.mark.slow
-def test_workers_give_to_the_byte_what_one_process_gives_and_raise_what_it_raises(lake: Lake, model: LinkModel) -> None:
+def test_workers_give_to_the_byte_what_one_process_gives_and_raise_what_it_raises(
+    lake: Lake, model: LinkModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that was given no GPU takes none that it sees: on a mixed cluster bytes would depend on the machine."""
     manifest, source = read_manifest(lake, "synthetic")
     documents, here = embed_split(model, manifest, source, Split.TEST)
     index = build_index(model, lake, "synthetic", uri="m", name="one", say=print)
@@ -76,6 +82,10 @@ def test_workers_give_to_the_byte_what_one_process_gives_and_raise_what_it_raise
             with pytest.raises(UsageError, match=r"part-00003-of-00005\.parquet is no good"):
                 list(runner(model, partial(fail_at, 3), named(lake)))
         assert ray.get_runtime_context().get_job_id() == started  # Ray was not started again
+        shared = ray.put(_Shared(_files(model), device_of, "cpu"))
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "is_available", lambda: True)
+            assert _run([shared], named(lake)[0]) == "cpu"
     assert not ray.is_initialized()
     assert documents.ids == same.ids and len(documents) == 30
     assert all(
@@ -98,21 +108,6 @@ def test_a_shard_that_kills_its_workers_ends_the_work(lake: Lake, model: LinkMod
     expected = pytest.raises(BuildError, match=r"test/part-00000-of-00005.parquet: a worker failed: WorkerCrashedError")
     with expected, RayWorkers(1) as run:
         list(run(model, die, named(lake)[:2]))
-
-
-def device_of(model: LinkModel, shard: Shard) -> str:
-    return str(model.device)
-
-
-@pytest.mark.slow
-def test_a_task_without_a_gpu_computes_on_the_processor(
-    lake: Lake, model: LinkModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that was given none took the GPU that it saw: on a mixed cluster bytes depended on the machine."""
-    with cluster(None, 1):
-        shared = ray.put(_Shared(_files(model), device_of, "cpu"))
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        assert _run([shared], named(lake)[0]) == "cpu"
 
 
 def test_a_single_shard_needs_no_ray(lake: Lake, model: LinkModel) -> None:

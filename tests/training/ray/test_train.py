@@ -166,17 +166,23 @@ def _wait_for_epoch(lake: Lake, tracking: str, epoch: int, driver: "subprocess.P
     raise AssertionError(f"no epoch {epoch} after {PATIENCE_S} s; the driver's status is {driver.poll()}")
 
 
-def test_what_a_callback_raises_is_raised_when_the_run_is_over() -> None:
+def test_what_a_callback_raises_is_raised_at_the_end_and_workers_have_the_priority_of_the_command() -> None:
+    @ray.remote
+    def niceness() -> int:
+        return os.nice(0)
+
     def refuse(metrics: Mapping[str, float]) -> None:
         raise BuildError(f"epoch {metrics['epoch']:.0f} cannot be logged")
 
     lines: list[str] = []
     refused = pytest.raises(BuildError, match="epoch 1 cannot be logged")
-    with cluster(None, 1), refused, _delivered(refuse, lines.append) as messages:
-        messages.put("reading the data")
-        for epoch in range(1, 5):  # the run goes on
-            messages.put({"epoch": float(epoch)})
-        lines.append("over")
+    with cluster(None, 1):
+        with refused, _delivered(refuse, lines.append) as messages:
+            messages.put("reading the data")
+            for epoch in range(1, 5):  # the run goes on
+                messages.put({"epoch": float(epoch)})
+            lines.append("over")
+        assert ray.get(niceness.remote()) == os.nice(0)
     assert set(lines) == {"reading the data", "over"}
 
 
@@ -306,15 +312,6 @@ def test_workers_that_die_while_they_start_end_a_training(lake: Lake, monkeypatc
             is_over.set()
         killing.result()
     assert len(kills) > 4
-
-
-def test_workers_run_at_the_priority_of_the_command() -> None:
-    @ray.remote
-    def niceness() -> int:
-        return os.nice(0)
-
-    with cluster(None, 1):
-        assert ray.get(niceness.remote()) == os.nice(0)
 
 
 @pytest.mark.trial  # three nodes of Ray
