@@ -189,7 +189,7 @@ def test_what_was_linked_is_estimated_by_its_splits_and_options(
         say=print,
     )  # fmt: skip
     linker = Linker(model=model, uri="x", options=precise)
-    assert compare_links(linked, linker, lake, None).decoys == count_decoys(
+    assert compare_links(linked, linker, lake).decoys == count_decoys(
         model, *read_manifest(lake, "synthetic"), ["test"], choose=linker.pairs
     )
 
