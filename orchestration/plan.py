@@ -183,8 +183,11 @@ class Plan:
         There the processes of this machine find it; jobs of a cluster have their own. What a step is given is in lists
         of jobs.
         """
-        uri = os.environ["MLFLOW_TRACKING_URI"] = self.settings.tracking_uri
-        return uri if uri == without_passwords(uri) else None
+        uri = self.settings.tracking_uri
+        if uri == without_passwords(uri):
+            return uri
+        os.environ["MLFLOW_TRACKING_URI"] = uri
+        return None
 
     @property
     def _workers_here(self) -> int:
