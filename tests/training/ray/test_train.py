@@ -146,7 +146,7 @@ def test_a_killed_driver_is_resumed_as_one_run_with_the_same_weights(
 
     assert not [line for line in lines if line.startswith("epoch 1/")]  # it was not trained again
     assert [line for line in lines if line.startswith("epoch 12/12")]
-    assert (summary.run_id, summary.epochs, summary.version) == (run_id, 12, "1")
+    assert (summary.version.run_id, summary.version.version) == (run_id, "1")
     steps = [point.step for point in client.get_metric_history(run_id, "validation_loss")]
     assert sorted(steps) == list(range(1, 13))
     assert client.get_run(run_id).info.status == "FINISHED"
