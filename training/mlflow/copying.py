@@ -31,7 +31,7 @@ from training.mlflow.runs import (
 )
 from training.model import file_digests, folder_digest
 from training.promotions.proof import ADDRESS_FILE
-from training.promotions.record import TAINTED, ModelVersion
+from training.promotions.record import ModelVersion
 
 DIGEST_TAG = "digest"
 SYSTEM_TAGS = "mlflow."
@@ -56,7 +56,7 @@ def copy_version(
 
     Raises:
         NotFoundError: there is no such model or version.
-        UsageError: a registry cannot be opened, or both are the same.
+        UsageError: a registry cannot be opened, or both are the same; or the version is tainted.
         IntegrityError: what arrived is not what was sent.
     """
     if source == to:
@@ -66,13 +66,16 @@ def copy_version(
         original = find_version(client, name, version)
         if original.run_id is None:
             raise UsageError(f"{original.uri}: expected a version with the run that trained it, found none")
+        record = record_of(client, original.name)
+        if taint := record.taint(original.version):  # which another registry's record would not state
+            raise UsageError(f"{original.uri} is tainted and is not copied: {taint}")
         run, logged = client.get_run(original.run_id), logged_model(client, original)
         model = _download(logged.artifact_location, folder / "model")
         files = _download(run.info.artifact_uri, folder / "files")
         metrics = [point for key in run.data.metrics for point in client.get_metric_history(original.run_id, key)]
         uri, digest = f"{without_passwords(source)} {original.uri}", folder_digest(model)
 
-        judged = record_of(client, original.name).judgement(original.version)
+        judged = record.judgement(original.version)
         attempt = 1 if judged is None else int(judged.decision["attempt"])
         chosen_from = max(attempt, study_of(client, original)[1])
         client = connect(to)
@@ -99,8 +102,7 @@ def copy_version(
             _compare(model, sent.artifact_location, folder / "model-back")
             _compare(files, made.info.artifact_uri, folder / "files-back")
     make_name(client, new_name)
-    kept = {key: value for key, value in original.tags.items() if key != TAINTED}  # nobody has stated it there
-    tags = kept | {COPIED_TAG: uri, DIGEST_TAG: digest, CHOSEN_TAG: str(chosen_from)}
+    tags = {**original.tags, COPIED_TAG: uri, DIGEST_TAG: digest, CHOSEN_TAG: str(chosen_from)}
     stored = client.create_model_version(
         new_name, sent.artifact_location, run_id=copied.id, tags=tags, model_id=sent.model_id
     )

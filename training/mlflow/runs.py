@@ -8,12 +8,11 @@ import fcntl
 import json
 import logging
 import os
-import sqlite3
 import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -160,12 +159,9 @@ def connect(uri: str) -> mlflow.MlflowClient:
     mlflow.set_registry_uri(uri)
     try:
         with _making(uri):
-            if uri.startswith(SQLITE):  # of a file that is none, MLflow tells after a hundred seconds
-                with closing(sqlite3.connect(uri.removeprefix(SQLITE), timeout=60)) as database:
-                    database.execute("PRAGMA schema_version")
             client = mlflow.MlflowClient(uri, registry_uri=uri)
             client.search_experiments(max_results=1)
-    except (MlflowException, SQLAlchemyError, sqlite3.Error) as problem:
+    except (MlflowException, SQLAlchemyError) as problem:
         raise UsageError(f"tracking store {uri} cannot be opened: {str(problem).splitlines()[0]}") from problem
     except ModuleNotFoundError as problem:
         hint = "install multilink-pipeline[server]"

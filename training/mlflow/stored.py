@@ -12,7 +12,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -95,17 +95,23 @@ def folder_tags(uri: str) -> dict[str, str]:
 
 
 def check_folder(uri: str) -> None:
-    """Raise a `UsageError` where the database of a store was moved or copied since it was written to."""
+    """Raise a `UsageError` where the file of a store is no database, or was moved or copied since it was written to."""
     if not uri.startswith(SQLITE):
         return
     here = _folder(uri)
-    with suppress(sqlite3.DatabaseError), closing(opened(uri)) as database:
-        for was in _folders(database) - {here}:
-            if not (Path(was).is_dir() and Path(was).samefile(here)):
-                raise UsageError(
-                    f"{uri} was moved or copied from {was}, and its paths of files lead to that folder; "
-                    f"mend it with: multilink relocate --tracking-uri {uri}"
-                )
+    try:
+        with closing(opened(uri)) as database:
+            was_in = _folders(database) - {here}
+    except sqlite3.DatabaseError as problem:  # of a file that is none, MLflow tells after a hundred seconds
+        if problem.sqlite_errorcode in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            raise UsageError(f"tracking store {uri} cannot be opened: {problem}") from problem
+        return
+    for was in was_in:
+        if not (Path(was).is_dir() and Path(was).samefile(here)):
+            raise UsageError(
+                f"{uri} was moved or copied from {was}, and its paths of files lead to that folder; "
+                f"mend it with: multilink relocate --tracking-uri {uri}"
+            )
 
 
 def opened(uri: str) -> sqlite3.Connection:

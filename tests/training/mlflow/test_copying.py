@@ -7,12 +7,12 @@ import pytest
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.mlflow import copying
-from training.mlflow.champions import record_of
+from training.mlflow.champions import record_of, taint
 from training.mlflow.copying import copy_version
 from training.mlflow.loading import load
 from training.mlflow.promotion import promote
 from training.mlflow.registering import attach
-from training.mlflow.registry import find_version, logged_model
+from training.mlflow.registry import find_version, logged_model, versions
 from training.mlflow.runs import connect, log_scores
 from training.model import LinkModel, folder_digest
 
@@ -33,6 +33,17 @@ def _files(client: mlflow.MlflowClient, version: str, folder: Path) -> Path:
     found = Path(mlflow.artifacts.download_artifacts(artifact_uri=f"models:/linker/{version}", dst_path=str(folder)))
     (found / "registered_model_meta").unlink()  # MLflow's note of the address
     return found
+
+
+def test_what_was_trained_on_data_that_was_taken_out_goes_to_no_other_registry(
+    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, production: str
+) -> None:
+    register_model(trained)
+    promote(client, "linker", "1", say=print)
+    assert [each.version for each in taint(client, registry_lake, "synthetic", "v1", documents=1, images=2)] == ["1"]
+    with pytest.raises(UsageError, match="tainted"):
+        copy_version(client.tracking_uri, "linker", "champion", to=production, say=print)
+    assert versions(connect(production)) == []
 
 
 def test_a_copy_has_all_that_the_original_has(
