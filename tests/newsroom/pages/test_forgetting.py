@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from newsroom.decisions.database import database_in, open_database
+from newsroom.decisions.database import METADATA, database_in, open_database
 from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, Decision, Ranking, ShownPicture
 from newsroom.pages.store import Article, Store, forget_on_pages
@@ -13,8 +13,12 @@ GONE, KEPT = "a" * 40 + "b" * 24, "c" * 64
 WORDS = ("GONE-DOCUMENT", GONE, "GONE-TITLE", "GONE-TEXT", "GONE-NOTE")
 
 
-def test_forgetting_leaves_marks_and_nothing_else_of_it(tmp_path: Path) -> None:
-    address, of = database_in(str(tmp_path)), {"dataset": "diy@v1", "model": "models:/linker/2"}
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_forgetting_leaves_marks_and_nothing_else_of_it(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    address = database_in(str(tmp_path)) if kind == "sqlite" else str(request.getfixturevalue("postgres"))
+    of = {"dataset": "diy@v1", "model": "models:/linker/2"}
     pictures = (ShownPicture(image=GONE, score=1.0, title="GONE-TITLE"), ShownPicture(image=KEPT, score=0.5, title="b"))
     ranking = Ranking(texts={"headline": "x"}, models=("models:/linker/2",), dataset="diy@v1", pictures=pictures)
     store = Store(address)
@@ -42,9 +46,12 @@ def test_forgetting_leaves_marks_and_nothing_else_of_it(tmp_path: Path) -> None:
         assert after[0].image == after[1].image and after[0].document.startswith("forgotten-")
         assert [each.title for each in log.rankings([ranking.digest])[ranking.digest].pictures] == ["forgotten", "b"]
         assert forget_on_pages(address, ["GONE-DOCUMENT"], [GONE], is_dry_run=False) == 0
-    found = b"".join(path.read_bytes() for path in (tmp_path / "pages").iterdir())
-    assert not [word for word in WORDS if word.encode() in found]
     engine = open_database(address)
+    with engine.connect() as connection:
+        found = repr([connection.execute(table.select()).all() for table in METADATA.sorted_tables]).encode()
+    if kind == "sqlite":
+        found += b"".join(path.read_bytes() for path in (tmp_path / "pages").iterdir())
+    assert b"forgotten" in found and not [word for word in WORDS if word.encode() in found]
     with pytest.raises(Exception, match="only grows"), engine.begin() as connection:
         connection.exec_driver_sql("UPDATE decisions SET who = 'x'")
     engine.dispose()
