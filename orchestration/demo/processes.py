@@ -17,12 +17,14 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from orchestration.interrupts import heed_interrupts
+from orchestration.project import be_quiet
 from schemas.console import Say
 from schemas.errors import BuildError, MultilinkError
 
 AT_ONCE = 2  # trainings side by side
 _FORKS = sys.platform == "linux"
 _IMPORTED = [
+    __name__,  # first, for what it says below
     *("training.mlflow.tracked_training", "training.workflows.evaluate"),
     *("training.workflows.link", "newsroom.archive.build", "orchestration.inference.documents"),
     *("orchestration.cli", "training.loop.run"),
@@ -32,6 +34,8 @@ _IMPORTED = [
 ]
 _THREADS = "OMP_NUM_THREADS"
 Found = TypeVar("Found")
+
+be_quiet()  # the server imports Beam, too
 
 
 class Processes:

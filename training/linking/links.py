@@ -47,8 +47,8 @@ T = TypeVar("T")
 class LinkOptions:
     """Options of links, with the values that links have without any.
 
-    A new option is a field here, a parameter of `link_options` (`orchestration/commands/options.py`), and an entry of
-    `decisive` where it changes which links there are.
+    A new option is a field here and of `LinksSettings` (`orchestration/config.py`), a parameter of `link_settings`
+    (`orchestration/commands/options.py`), and an entry of `decisive` where it changes which links there are.
 
     Attributes:
         precision: share of links, 0 to 1, that is to be true: links below the calibration's threshold are left out.
