@@ -298,7 +298,7 @@ def _published(paths: Iterable[str], wanted: tuple[str, ...]) -> list[str]:
     """Return the files of the likeliest name that any has; the one nearest to the root comes first."""
     ranked = sorted(paths, key=_depth_first)
     for name in wanted:
-        found = [path for path in ranked if fnmatchcase(_plain_name(path), name)]
+        found = [path for path in ranked if _is_called(_plain_name(path), name)]
         if found:
             return found
     return []
@@ -309,9 +309,11 @@ def _shards(paths: Iterable[str], wanted: tuple[str, ...], given: Input, text: s
     chosen: dict[str, tuple[int, str]] = {}
     for path in sorted(paths, key=_depth_first):
         plain = _plain_name(path)
-        rank = next((rank for rank, name in enumerate(wanted) if fnmatchcase(plain, name.lstrip("!"))), None)
+        rank = next((rank for rank, name in enumerate(wanted) if _is_called(plain, name.lstrip("!"))), None)
         if rank is not None and not wanted[rank].startswith("!"):
-            stem = f"{path.removesuffix(PurePosixPath(path).name)}{plain.removesuffix(wanted[rank].lstrip('*'))}"
+            ending = wanted[rank].lstrip("!*").lower()
+            first = plain[: -len(ending)] if plain.lower().endswith(ending) else plain
+            stem = f"{path.removesuffix(PurePosixPath(path).name)}{first}"
             chosen[stem] = min(chosen.get(stem, (rank, path)), (rank, path))
     kinds = sorted({rank for rank, _ in chosen.values()})
     if given.is_one_kind and len(kinds) > 1:
@@ -321,10 +323,15 @@ def _shards(paths: Iterable[str], wanted: tuple[str, ...], given: Input, text: s
     return [path for _, path in chosen.values()]
 
 
+def _is_called(name: str, pattern: str) -> bool:
+    """Return whether a name is of a pattern, in small letters or capitals."""
+    return fnmatchcase(name.lower(), pattern.lower())
+
+
 def _plain_name(path: str) -> str:
     """Return a file's name without folders and without what compression adds."""
     name = PurePosixPath(path)
-    return name.stem if name.suffix in COMPRESSED else name.name
+    return name.stem if name.suffix.lower() in COMPRESSED else name.name
 
 
 def _depth_first(path: str) -> tuple[int, str]:

@@ -192,6 +192,8 @@ def files(folder: Path, *names: str) -> Path:
         ("web", "a.warc b.warc.gz c/d.warc.zst", "a.warc b.warc.gz c/d.warc.zst"),
         ("hf", "a/data-0.arrow a/cache-1f.arrow b/data-0.arrow indices.arrow", "a/data-0.arrow b/data-0.arrow"),
         ("hf", "data-a.b.parquet data-a.c.parquet", "data-a.b.parquet data-a.c.parquet"),
+        ("tables", "A.CSV B.Csv.GZ a.csv", "A.CSV B.Csv.GZ a.csv"),
+        ("mmc4", "A.JSONL A.JSONL.ZIP", "A.JSONL"),
     ],
 )  # fmt: skip
 def test_every_shard_of_a_folder_is_read(form: Format, names: str, expected: str, tmp_path: Path) -> None:
