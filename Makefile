@@ -10,7 +10,7 @@ FAST := not slow and not trial and not cluster and not infra and not ray and not
 # Empty: processes keep the byte code of what they import, for the many that come after them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup help demo up cluster posts live test test-fast trials test-cluster kubernetes test-infra
+.PHONY: setup help demo up cluster posts test test-fast trials test-cluster kubernetes test-infra
 .PHONY: format lint types contracts docs check golden bench gpu picture clean
 
 setup: $(READY) ## make the virtual environment .venv
@@ -52,9 +52,6 @@ cluster: $(READY) ## start a cluster on this machine (ENGINE=flink or spark)
 
 posts: $(READY) ## add twenty recorded posts for the next rebuild of `make up`
 	@$(BIN)/python tests/replay/add_posts.py --web workspace/web
-
-live: $(READY) ## run `up` for several weeks of the recorded web, with killed processes
-	@$(BIN)/python tests/orchestration/live.py
 
 test: $(READY) ## run all tests but the trials
 	$(PYTEST)

@@ -1,6 +1,6 @@
 """A running `multilink up` as tests see it: its processes, Dagster's record, the registry, the lake, and a browser.
 
-What is asked of it, and in which order processes are killed, is in the tests (`test_up.py`, `live.py`).
+What is asked of it, and in which order processes are killed, is in the tests (`test_up.py`).
 """
 
 from __future__ import annotations

@@ -6,112 +6,94 @@ is running does not see half of them. Calling it again adds others.
 """
 
 import argparse
-import io
 import json
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import re
 from pathlib import Path
-from typing import cast
+from typing import Any
 
-from behaviours import Behaviour
-from canvas import encode
-from distinct import DistinctPictures
-from dump_files import compress_zst, dump_line
-from identifiers import Identifiers
-from imgur_host import MediumEntry, load_albums
+import imagehash
+import numpy as np
+import zstandard
+from behaviours import Behaviour, PageStyle
+from imgur_host import load_albums
 from PIL import Image
-from record import SECONDS_BETWEEN, write_lines
-from recorded import ImageFile, Json, Medium, Post
-from regular_posts import IMAGE_COUNTS, draft, make_album
-from stamp_albums import MIN_CAPTION_TOKENS, StampDeck, Studio, word_count
 
 HALF_PX = (120, 200)
+IMAGES = (6, 10)  # of a post, at least and at most
+MIN_CAPTION_WORDS = 5
+MIN_DISTANCE_BITS = 8  # of perceptual hashes; a build drops documents whose pictures are within 3
+NEXT_POST = (1, 50_000)  # how far apart the numbers of posts are
+SECONDS_BETWEEN = (600, 90_000)
 POSTS = 20
 
-
-@dataclass(frozen=True, slots=True)
-class Captioned:
-    """A recorded picture that stands for itself: its file, and what is written under it."""
-
-    path: Path
-    caption: str
+Json = dict[str, Any]
 
 
 def add_posts(web: Path, count: int) -> Path:
     """Add `count` posts with their albums and pictures, and return the dump that lists them."""
-    number = len(list(web.glob("RS_added*")))
-    albums, images, posts = (read_entries(web / name) for name in ("albums.json", "images.json", "posts.json"))
+    number = len(list(web.glob("RS_added*"))) + 1
     rng = random.Random(f"added {number}")
-    identifiers = Identifiers(number + 1)
-    identifiers.reserve([*albums, *images])
-    studio = Studio(StampDeck([], rng), rng, identifiers, seen_pictures(web))
-    added = list(number_posts(make_posts(studio, captioned_pictures(web), count), studio, posts))
-    pictures = [medium.image for post in added if post.album is not None for medium in post.album.media]
-    for picture in pictures:
-        (web / "images" / picture.file_name).write_bytes(cast(bytes, picture.data))
-    replace_entries(web / "images.json", images | {each.id: each.to_json() for each in pictures})
-    replace_entries(web / "albums.json", albums | {p.album.id: p.album.to_json() for p in added if p.album is not None})
-    replace_entries(web / "posts.json", posts | {post.id: post.to_json() for post in added})
-    dump = web / f"RS_added-{number + 1:03d}.zst"
-    part = web / f"{dump.name}.part".removeprefix("RS_")  # no reader's pattern matches it
-    part.write_bytes(compress_zst(b"\n".join(map(dump_line, added)) + b"\n"))
-    part.replace(dump)
+    albums, images, posts = (json.loads((web / f"{name}.json").read_text()) for name in ("albums", "images", "posts"))
+    pictures, seen = captioned_pictures(web), seen_pictures(web)
+    last = max(int(key, 36) for key in posts)
+    created_utc = max(int(post["created_utc"]) for post in posts.values())
+    added: list[Json] = []
+    for place in range(count):
+        album = f"n{number:02}{place:02}"
+        media = [
+            add_picture(web, rng, f"{album}{position:02}", pictures, seen) for position in range(rng.randint(*IMAGES))
+        ]
+        last, created_utc = last + rng.randint(*NEXT_POST), created_utc + rng.randint(*SECONDS_BETWEEN)
+        title = f"Two by two on canvas, {len(media)} pictures"
+        albums[album] = {"title": title, "style": rng.choice(list(PageStyle)), "behaviour": "serve", "media": media}
+        images |= {each["id"]: {"type": "image/jpeg", "file": f"{each['id']}.jpg"} for each in media}
+        added.append(post_of(np.base_repr(last, 36).lower(), album, title, created_utc))
+    posts |= {post["id"]: post for post in added}
+    for name, entries in (("images", images), ("albums", albums), ("posts", posts)):
+        replace(web / f"{name}.json", json.dumps(entries, ensure_ascii=False).encode())
+    dump = web / f"RS_added-{number:03}.zst"
+    lines = (json.dumps(post | {"retrieved_on": post["created_utc"] + 86_400}) + "\n" for post in added)
+    replace(dump, zstandard.compress("".join(lines).encode()))
     return dump
 
 
-def make_posts(studio: Studio, pictures: list[Captioned], count: int) -> Iterator[Post]:
-    """Yield drafts of posts, each of an album of new pictures."""
-    for _ in range(count):
-        media = list(pair_pictures(studio, pictures, studio.rng.choice(IMAGE_COUNTS)))
-        title = f"Two by two on canvas, {len(media)} pictures"
-        yield draft(studio, make_album(studio, media, title), title)
-
-
-def pair_pictures(studio: Studio, pictures: list[Captioned], count: int) -> Iterator[Medium]:
-    """Yield `count` new pictures of two recorded ones each, none of them used twice."""
-    chosen = iter(studio.rng.sample(pictures, len(pictures)))
-    while count:
-        pair = next(chosen), next(chosen)
+def add_picture(web: Path, rng: random.Random, key: str, pictures: dict[Path, str], seen: list[Any]) -> Json:
+    """Write a new picture, unlike all others, of two recorded ones, and return it as an album lists it."""
+    while True:
+        pair = rng.sample(sorted(pictures), 2)
         canvas = Image.new("RGB", (2 * HALF_PX[0], HALF_PX[1]))
-        for place, each in enumerate(pair):
-            with Image.open(each.path) as opened:
+        for place, path in enumerate(pair):
+            with Image.open(path) as opened:
                 canvas.paste(opened.convert("RGB").resize(HALF_PX), (place * HALF_PX[0], 0))
-        data = encode(canvas, extension="jpg")
-        with Image.open(io.BytesIO(data)) as reopened:
-            if not studio.distinct.claim(reopened.convert("RGB")):
-                continue
-        count -= 1
-        image: ImageFile = studio.file(data, "jpg", canvas.size)
-        yield Medium(image=image, description=" ".join(each.caption for each in pair))
+        if is_new(canvas, seen):
+            break
+    path = web / "images" / f"{key}.jpg"
+    canvas.save(path, quality=70)
+    caption = " ".join(pictures[each] for each in pair)
+    about = {"id": key, "ext": "jpg", "mime": "image/jpeg", "width": canvas.width, "height": canvas.height}
+    return about | {"size": path.stat().st_size, "animated": False, "title": None, "description": caption}
 
 
-def number_posts(drafts: Iterator[Post], studio: Studio, before: dict[str, Json]) -> Iterator[Post]:
-    """Yield the drafts with identifiers and times after those of the posts before."""
-    newest = max(before, key=lambda key: (len(key), key))
-    created_utc = max(int(cast(dict[str, int], post)["created_utc"]) for post in before.values())
-    for post in drafts:
-        while (len(identifier := studio.identifiers.post()), identifier) <= (len(newest), newest):
-            pass
-        created_utc += studio.rng.randint(*SECONDS_BETWEEN)
-        yield replace(post, id=identifier, created_utc=created_utc)
+def post_of(key: str, album: str, title: str, created_utc: int) -> Json:
+    """Return a submission as the API lists it."""
+    about = {"id": key, "name": f"t3_{key}", "subreddit": "DIY", "title": title, "author": "maker", "num_comments": 0}
+    where = {"url": f"http://imgur.com/a/{album}", "domain": "imgur.com", "permalink": f"/r/DIY/comments/{key}/"}
+    rest = {"score": 50, "is_self": False, "over_18": False, "selftext": "", "created_utc": created_utc}
+    return about | where | rest
 
 
-def captioned_pictures(web: Path) -> list[Captioned]:
-    """The still pictures of all albums that answer and have a caption long enough to find a partner for."""
-    found: dict[str, Captioned] = {}
+def captioned_pictures(web: Path) -> dict[Path, str]:
+    """Return the still pictures of albums that answer, with captions that are long enough."""
+    found: dict[Path, str] = {}
     for album in load_albums(web).values():
         for medium in album["media"]:
-            caption = caption_of(medium)
+            caption = " ".join(text for text in (medium["title"], medium["description"]) if text)
             path = web / "images" / f"{medium['id']}.jpg"
-            if album["behaviour"] == Behaviour.SERVE and word_count(caption) >= MIN_CAPTION_TOKENS and path.is_file():
-                found[medium["id"]] = Captioned(path, caption)
-    return [each for each in found.values() if is_picture(each.path)]
-
-
-def caption_of(medium: MediumEntry) -> str:
-    """Title and description, joined by a space."""
-    return " ".join(text for text in (medium["title"], medium["description"]) if text)
+            is_long = len(re.findall(r"\w+", caption)) >= MIN_CAPTION_WORDS
+            if album["behaviour"] == Behaviour.SERVE and is_long and is_picture(path):
+                found[path] = caption
+    return found
 
 
 def is_picture(path: Path) -> bool:
@@ -124,26 +106,29 @@ def is_picture(path: Path) -> bool:
         return False
 
 
-def seen_pictures(web: Path) -> DistinctPictures:
-    """The fingerprints of all pictures that are there."""
-    seen = DistinctPictures(capacity=100_000)
-    for path in sorted((web / "images").iterdir()):
-        if path.suffix == ".jpg" and is_picture(path):
+def seen_pictures(web: Path) -> list[Any]:
+    """Return the perceptual hashes of all pictures that are there."""
+    seen = []
+    for path in sorted((web / "images").glob("*.jpg")):
+        if is_picture(path):
             with Image.open(path) as image:
-                seen.claim(image.convert("RGB"))
+                seen.append(imagehash.phash(image.convert("RGB")))
     return seen
 
 
-def read_entries(path: Path) -> dict[str, Json]:
-    """The entries of one of the recording's files."""
-    entries: dict[str, Json] = json.loads(path.read_text(encoding="utf-8"))
-    return entries
+def is_new(picture: Image.Image, seen: list[Any]) -> bool:
+    """Return whether a picture is unlike those seen, and count it among them."""
+    mark = imagehash.phash(picture)
+    if seen and min(mark - other for other in seen) < MIN_DISTANCE_BITS:
+        return False
+    seen.append(mark)
+    return True
 
 
-def replace_entries(path: Path, entries: dict[str, Json]) -> None:
-    """Write the entries of one of the files; a server that starts meanwhile reads the old ones or the new."""
-    part = path.with_suffix(".part")
-    write_lines(part, entries)
+def replace(path: Path, data: bytes) -> None:
+    """Write a file; who opens it meanwhile reads the old one or the new."""
+    part = path.with_name(f"new-{path.name}.part")  # no reader's pattern matches it
+    part.write_bytes(data)
     part.replace(path)
 
 

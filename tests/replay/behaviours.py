@@ -1,6 +1,6 @@
 """How a recorded thing answers when it is asked for.
 
-The one vocabulary that the recorder writes and the server reads. A new way for an image or a page to
+The vocabulary of the recording, which the server reads. A new way for an image or a page to
 misbehave starts here, gets its answer in `image_host.py`, and is listed in `recording/README.md`.
 Standard library only, since the server imports it.
 """

@@ -116,5 +116,5 @@ class ImageHost:
 
 def split_path(path: str) -> tuple[str, str]:
     """Identifier and extension of an image's path; empty when it is not one."""
-    found = re.fullmatch(r"/(\w{7})\.(\w+)", path)
+    found = re.fullmatch(r"/(\w{7,})\.(\w+)", path)
     return (found[1], found[2].lower()) if found else ("", "")
