@@ -233,6 +233,7 @@ def _joined(
         sentence_vectors=None if known is None else np.stack([*known, *(vectors[text] for text in texts)]),
         image_rows=np.concatenate([documents.image_rows, np.array(list(chain.from_iterable(places)), np.int64)]),
         images=Ragged.of([*documents.images.counts, *map(len, places)]),
+        after_sentence=None,
         languages=(*(documents.languages or ()), *(draft.language for draft in drafts)),
     )
 
