@@ -1,4 +1,4 @@
-"""The groups that an evaluation's texts fall into: languages, roles, sources of a fused model, relations of links.
+"""The groups of an evaluation's texts: languages, lengths of documents, roles, sources of a fused model, relations.
 
 How groups are scored is in `training.metrics.links` and, of retrieval, `judge.py`.
 """
@@ -15,7 +15,7 @@ from schemas.parts import read_part, split_parts
 from training.data.documents import DocumentSet
 from training.data.views import TextView
 from training.evaluation.evaluate import MatrixEvaluation
-from training.metrics.links import RELATION, SOURCE, Group, language_groups, role_groups
+from training.metrics.links import LANGUAGE, LENGTH, RELATION, SOURCE, Group, document_groups, length_names, role_groups
 from training.model import LinkModel
 from training.towers.inputs import text_input
 
@@ -70,7 +70,8 @@ def groups_of(
     """
     links, counts = evaluation.links, documents.sentences.counts.tolist()
     if documents.languages is not None:
-        yield from language_groups(documents.languages, links, counts)
+        yield from document_groups(LANGUAGE, documents.languages, links, counts)
+    yield from document_groups(LENGTH, length_names(counts), links, counts)
     if documents.sources is not None:
         for column, source in enumerate(TextView.of(model.card.config.reading).roles):
             yield _source_alone(model, documents, evaluation, column, source)

@@ -34,7 +34,7 @@ from training.evaluation.groups import Relations, groups_of, link_relations, rea
 from training.evaluation.models import read_sampled
 from training.evaluation.position import position_scores
 from training.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
-from training.metrics.links import RELATION, SOURCE, Group, ScoreKind, link_scores
+from training.metrics.links import LENGTH, RELATION, SOURCE, Group, ScoreKind, link_scores
 from training.metrics.relations import RelationPredictor, relation_scores
 from training.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
 from training.metrics.scores import Score
@@ -209,6 +209,8 @@ def _retrieval(subject: Subject) -> Iterator[Score]:
         raise UsageError("no text and image are known to be linked")
     yield from subject.retrieval(pool)
     for group in subject.groups:
+        if group.kind == LENGTH:
+            continue
         scores = subject.retrieval(subject.pool(group.links, group.texts), has_samples=False)
         yield from (replace(score, group=f"{group.title}, {score.group}") for score in scores)
 
@@ -234,7 +236,7 @@ def _relations(subject: Subject) -> Iterable[Score]:
 
 
 def _group_scores(subject: Subject) -> Iterator[Score]:
-    """Yield link scores by language and role; of a relation or a source alone, retrieval is the better measure."""
+    """Yield link scores by language, length and role; a relation or a source alone is better measured by retrieval."""
     for group in subject.groups:
         if group.kind not in (RELATION, SOURCE):
             scores = link_scores(group, subject.evaluation.matrices)

@@ -7,17 +7,19 @@ one text and one image have no scores of links: their only pair is linked.
 Ties never depend on sort order: AUROC counts a tie half, precision takes its expected value over all orders of the tied
 pairs. A document whose links are unknown, empty or complete cannot be scored: it is left out, and counted.
 
-Groups of an evaluation's texts are by language, by role, by relation of their links, by source of a fused model. A
-group's link scores are those of its rows: a document's matrix is cut to the sentences of the group and scored as if
-they were all it had. Its retrieval is over a pool of its own: the group's texts look for their images among the
-group's, and back (Liu 2020, tables 1, 3 and 4, by source and language; Alikhani 2022, table 7, by relation).
+Groups of an evaluation's texts are by language, by the length of their document (links alone), by role, by relation of
+their links, by source of a fused model. A group's link scores are those of its rows: a document's matrix is cut to the
+sentences of the group and scored as if they were all it had. Its retrieval is over a pool of its own: the group's texts
+look for their images among the group's, and back (Liu 2020, tables 1, 3 and 4, by source and language; Alikhani 2022,
+table 7, by relation).
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -30,7 +32,8 @@ from training.metrics.scores import Score
 T = TypeVar("T")
 Links = npt.NDArray[np.integer[Any]] | Sequence[tuple[int, int]]
 LINKS_UNKNOWN, NO_LINK, FULLY_LINKED = "links unknown", "no link", "every pair linked"
-LANGUAGE, ROLE, SOURCE, RELATION = "language", "role", "source", "relation"
+LANGUAGE, LENGTH, ROLE, SOURCE, RELATION = "language", "sentences", "role", "source", "relation"
+LENGTHS = (0, 5, 10, 20)  # sentences of the shortest document of each group
 
 
 class ScoreKind(StrEnum):
@@ -250,7 +253,7 @@ class Group:
     """Some of the texts of all documents.
 
     Attributes:
-        kind: what the groups are: `language`, `role`, `source`, `relation`.
+        kind: what the groups are: `language`, `sentences`, `role`, `source`, `relation`.
         name: of the group.
         rows: which of a document's n sentences are in the group, for each document; None: the document is not.
         links: (sentence, image) links of these sentences, counted as in the document.
@@ -269,21 +272,33 @@ class Group:
         return f"{self.kind}={self.name}"
 
 
-def language_groups(languages: Sequence[str], links: Sequence[Int64 | None], counts: Sequence[int]) -> Iterator[Group]:
-    """Yield the documents of each language, where there are several; `counts` are the documents' sentences.
+def document_groups(
+    kind: str, names: Sequence[str], links: Sequence[Int64 | None], counts: Sequence[int]
+) -> Iterator[Group]:
+    """Yield the documents of each name, where there are several; `counts` are the documents' sentences.
 
     >>> links = [np.array([[0, 0]])] * 2
-    >>> [group.title for group in language_groups(["de", "en"], links, [1, 1])]
+    >>> [group.title for group in document_groups("language", ["de", "en"], links, [1, 1])]
     ['language=de', 'language=en']
     """
-    for language in _several(languages):
-        is_own = [own == language for own in languages]
+    for name in _several(names):
+        is_own = [own == name for own in names]
         yield Group(
-            kind=LANGUAGE,
-            name=language,
+            kind=kind,
+            name=name,
             rows=[np.arange(n) if own else None for n, own in zip(counts, is_own, strict=True)],
             links=[known if own else None for known, own in zip(links, is_own, strict=True)],
         )
+
+
+def length_names(counts: Sequence[int]) -> list[str]:
+    """Return the group of each document by its sentences.
+
+    >>> length_names([1, 7, 30])
+    ['00-04', '05-09', '20+']
+    """
+    names = [*(f"{least:02}-{more - 1:02}" for least, more in pairwise(LENGTHS)), f"{LENGTHS[-1]}+"]
+    return [names[bisect_right(LENGTHS, count) - 1] for count in counts]
 
 
 def role_groups(roles: Sequence[Sequence[str]], links: Sequence[Int64 | None]) -> Iterator[Group]:

@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from training.metrics.links import language_groups, link_scores, role_groups, score, score_documents
+from training.metrics.links import (
+    LANGUAGE,
+    LENGTH,
+    document_groups,
+    length_names,
+    link_scores,
+    role_groups,
+    score,
+    score_documents,
+)
 
 
 def made(seed, shape=(3, 4), links=((0, 1), (2, 3))):
@@ -12,12 +21,22 @@ def made(seed, shape=(3, 4), links=((0, 1), (2, 3))):
 def test_a_language_is_its_documents():
     matrices, links = map(list, zip(*(made(seed) for seed in range(6)), strict=True))
     links[5] = None
-    groups = list(language_groups(["en", "de", "en", "de", "en", "fr"], links, [3] * 6))
+    groups = list(document_groups(LANGUAGE, ["en", "de", "en", "de", "en", "fr"], links, [3] * 6))
     assert [group.title for group in groups] == ["language=de", "language=en", "language=fr"]
     found = {group.name: {score.metric: score for score in link_scores(group, matrices)} for group in groups}
     expected = score_documents([matrices[index] for index in (0, 2, 4)], [links[index] for index in (0, 2, 4)])
     assert found["en"] == expected.means() and found["de"]["auc"].n == 2 and found["fr"] == {}
-    assert list(language_groups(["en"] * 6, links, [3] * 6)) == []
+    assert list(document_groups(LANGUAGE, ["en"] * 6, links, [3] * 6)) == []
+
+
+def test_a_length_is_its_documents():
+    names = length_names([0, 1, 4, 5, 9, 10, 19, 20, 500])
+    assert names == ["00-04"] * 3 + ["05-09"] * 2 + ["10-19"] * 2 + ["20+"] * 2
+    matrices, links = map(list, zip(*(made(seed) for seed in range(9)), strict=True))
+    groups = {group.title: group for group in document_groups(LENGTH, names, links, [3] * 9)}
+    assert list(groups) == ["sentences=00-04", "sentences=05-09", "sentences=10-19", "sentences=20+"]
+    found = {score.metric: score for score in link_scores(groups["sentences=05-09"], matrices)}
+    assert found == score_documents(matrices[3:5], links[3:5]).means()
 
 
 def test_a_role_is_its_rows():
