@@ -36,6 +36,7 @@ FOLDS = 5  # of documents: those that the curve is fitted to had no part in thei
 USUAL = (0.01, 0.99)  # shares of documents with fewer, and with at most as many, sentences or images
 WORDS = {2 / 3: "strong", 1 / 3: "fair", 0.0: "weak"}  # least probability -> how a link looks
 WANTED_PRECISIONS = (0.8, 0.9, 0.95)
+REPEATS = (2, 4, 8, 16)  # of the documents, to estimate how many would prove a precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,7 @@ class Calibration:
         logits: rising knots of the curve from logit to probability; none: it is the sigmoid.
         probabilities: the curve there, 0 to 1; linear in between, constant beyond.
         points: thresholds that keep fewer and fewer links at a higher and higher precision.
+        proving: precisions, each with how many documents would prove it if they were like these: 2 to 16 times these.
     """
 
     dataset: str
@@ -69,6 +71,7 @@ class Calibration:
     logits: tuple[float, ...] = ()
     probabilities: tuple[float, ...] = ()
     points: tuple[PrecisionPoint, ...] = ()
+    proving: tuple[tuple[float, int], ...] = ()
 
     def of_links(self, matrix: Floats, rows: Int64, columns: Int64) -> Float64:
         """Return the probability, 0 to 1, that predicted links of a document with n x m similarities are true."""
@@ -111,7 +114,13 @@ class Calibration:
         raise UsageError(
             f"--precision {precision:g}: no threshold is known to reach it with 95% confidence, by {self.links} links "
             f"in {self.documents} documents of {self.dataset}, split {self.split}; the highest is {best:g}"
+            f"{self.more(precision)}"
         )
+
+    def more(self, precision: float) -> str:
+        """Return how many documents with known links would prove a precision, in words; empty: it is not known."""
+        known = [count for proven, count in self.proving if proven >= precision]
+        return f"; about {min(known):.0f} documents with known links would do, if they were like these" if known else ""
 
     def to_json(self) -> str:
         """Return the file's text."""
@@ -200,6 +209,7 @@ def fit_calibration(observed: Observations, *, dataset: str, split: str) -> Cali
     *slopes, intercept = fit_sigmoid(observed.features, observed.are_true)
     (fewest, most), count = np.quantile(observed.shapes, USUAL, axis=0, method="nearest").tolist(), len(observed.shapes)
     logits, probabilities = _curve(observed)
+    points = precision_points(observed.similarities, observed.are_true, observed.documents, count)
     return Calibration(
         dataset=dataset,
         split=split,
@@ -212,8 +222,23 @@ def fit_calibration(observed: Observations, *, dataset: str, split: str) -> Cali
         images=(fewest[1], most[1]),
         logits=logits,
         probabilities=probabilities,
-        points=precision_points(observed.similarities, observed.are_true, observed.documents, count),
+        points=points,
+        proving=tuple(_proving(observed, count, points)),
     )
+
+
+def _proving(observed: Observations, count: int, points: Sequence[PrecisionPoint]) -> Iterator[tuple[float, int]]:
+    """Yield the precisions that several times as many documents would prove, and how many."""
+    best = points[-1].precision if points else 0.0
+    for times in REPEATS:
+        if best >= WANTED_PRECISIONS[-1]:
+            return
+        copies = np.arange(times)[:, None] * (1 + observed.documents.max()) + observed.documents
+        similarities, are_true = (np.tile(each, times) for each in (observed.similarities, observed.are_true))
+        points = precision_points(similarities, are_true, copies.ravel(), times * count)
+        if points and points[-1].precision > best:
+            best = points[-1].precision
+            yield best, times * count
 
 
 def _curve(observed: Observations) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -294,7 +319,7 @@ def calibration_scores(calibration: Calibration, observed: Observations) -> Iter
         try:
             yield from _kept(observed, calibration.threshold(wanted), f"precision {wanted:.0%}")
         except UsageError:  # none above it is reached either
-            note = f"none is proven by {calibration.documents} validation documents"
+            note = f"none is proven by {calibration.documents} validation documents{calibration.more(wanted)}"
             yield Score("threshold", group=f"precision {wanted:.0%}", unit="similarity", note=note)
             return
 

@@ -69,6 +69,17 @@ def test_a_precision_that_nothing_reaches_is_said():
         calibration.threshold(90)
 
 
+def test_as_many_documents_as_are_said_to_do_prove_a_precision():
+    """By other documents of the same world; some draws need more, so the estimate is held for most of them."""
+    seen = drawn(240)
+    calibration = fit_calibration(seen, dataset="d@v", split="val")
+    with pytest.raises(UsageError, match=r"about (60|120|240|480) documents with known links would do"):
+        calibration.threshold(0.9)
+    needed = min(count for precision, count in calibration.proving if precision >= 0.9)
+    proven = [fit_calibration(drawn(8 * needed, seed), dataset="d@v", split="val").points for seed in range(1, 8)]
+    assert sum(points[-1].precision >= 0.9 for points in proven if points) > len(proven) / 2
+
+
 def test_a_calibration_survives_its_file(tmp_path):
     calibration = fit_calibration(drawn(100), dataset="d@v", split="val")
     path = tmp_path / "calibration.json"
