@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks.command import cpu_seconds, parser_of, print_figures
 from pipelines.dedupe.transforms import FindDuplicates, by_hash
-from pipelines.documents.settle import SettledDocument
+from pipelines.documents.rules import SettledDocument
 from pipelines.images.inspect import PackedImage
 from pipelines.launch import run_pipeline
 from pipelines.packs import PackRef

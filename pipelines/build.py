@@ -20,13 +20,12 @@ import apache_beam as beam
 
 from pipelines.copy_detection.transforms import by_vector
 from pipelines.dedupe.transforms import DropDuplicates, by_hash
-from pipelines.documents.transforms import FilterCandidates, JudgeDocuments, SettleDocuments
+from pipelines.documents.transforms import FilterCandidates, FilterQuality, JudgeDocuments, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
 from pipelines.features.transforms import ExtractFeatures
 from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.transforms import LeaveOutPlaceholders, ObtainImages
-from pipelines.quality.transforms import FilterQuality
 from pipelines.recipe import BuildConfig
 from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
 from pipelines.shards.transforms import DigestInputs, WriteShards, WriteTables

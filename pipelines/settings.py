@@ -238,7 +238,7 @@ class DedupeConfig(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityConfig(Settings):
-    """Filters of quality (`pipelines.quality.filters` defines what is measured); all are off by default.
+    """Filters of quality (`pipelines.documents.rules` defines what is measured); all are off by default.
 
     Attributes:
         min_side_px: least shorter side of an image's original; OBELICS uses 150.

@@ -1,15 +1,13 @@
 """What a command shows: progress for a person on standard error, the summary on standard output.
 
-With `--json` the summary's last line is one JSON object, for a machine. A caller in this process may hear both instead.
+With `--json` the summary's last line is one JSON object, for a machine.
 A line that the next one takes the place of (`Passing`) is shown in place on a terminal; elsewhere, one each 10 seconds.
 """
 
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from time import monotonic
 from typing import Any, cast
@@ -19,7 +17,6 @@ from schemas.errors import without_passwords
 Say = Callable[[str], None]  # takes a line of progress
 PAUSE_S = 10.0  # between two passing lines that are kept
 ERASED = "\r\x1b[2K"  # the line that a terminal's cursor is in
-_LISTENER: ContextVar[tuple[Say, list[dict[str, Any]]] | None] = ContextVar("listener", default=None)
 
 
 def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
@@ -85,13 +82,11 @@ class Console:
     def __init__(self, *, is_json: bool = False) -> None:
         self._is_json = is_json
         self._started = monotonic()
-        self._listener = _LISTENER.get()
         self._show = self._in_place if sys.stderr.isatty() else paced(self._below)
 
     def say(self, line: str) -> None:
         """Show a line of progress, with the seconds since the command began."""
-        shown = type(line)(without_passwords(line))
-        (self._show if self._listener is None else self._listener[0])(shown)
+        self._show(type(line)(without_passwords(line)))
 
     def _below(self, line: str) -> None:
         print(self._timed(line), file=sys.stderr, flush=True)
@@ -106,27 +101,10 @@ class Console:
 
     def summarise(self, lines: Iterable[str], values: object) -> None:
         """Show the summary: its lines, and with `--json` its values, dataclasses among them, as the last line."""
-        text = json.dumps(values, ensure_ascii=False, allow_nan=False, default=as_mapping) if self._is_json else "{}"
-        if self._listener is not None:
-            self._listener[1].append(json.loads(text))
-            return
+        text = json.dumps(values, ensure_ascii=False, allow_nan=False, default=as_mapping) if self._is_json else ""
         print(erased(), end="", file=sys.stderr, flush=True)
         for line in lines:
             print(without_passwords(line))
         if self._is_json:
             print(without_passwords(text))
         sys.stdout.flush()
-
-
-@contextmanager
-def captured_by(say: Say) -> Iterator[list[dict[str, Any]]]:
-    """Give the progress of commands to `say`, and what they tell with `--json` to a list, while the block lasts.
-
-    Neither is printed.
-    """
-    summaries: list[dict[str, Any]] = []
-    token = _LISTENER.set((say, summaries))
-    try:
-        yield summaries
-    finally:
-        _LISTENER.reset(token)

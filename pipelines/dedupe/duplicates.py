@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.dedupe.hamming import WORD_BITS, key_bits, keys_of, near_rows, rows_by_bucket
-from pipelines.documents.settle import SettledDocument
+from pipelines.documents.rules import SettledDocument
 from pipelines.partitions.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, to_hex, words_of
 from pipelines.settings import Policy
 from schemas.duplicates import Duplicate

@@ -49,7 +49,7 @@ from pipelines.dedupe.duplicates import (
     near_codes,
     pack_images,
 )
-from pipelines.documents.settle import id_of
+from pipelines.documents.rules import id_of
 from pipelines.partitions.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, Partition, divide
 from pipelines.settings import Policy
 from pipelines.transforms import LeaveOut, StageOutput, off

@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.features.catalogue import Extractor, HasGraphs, extractors, module_of
-from pipelines.features.pixels import cores
-from pipelines.features.values import (
+from pipelines.features.contract import (
     DOCUMENTS,
     IMAGES,
     Passing,
@@ -28,10 +27,11 @@ from pipelines.features.values import (
     checked,
     feature_array,
     feature_packs,
+    parse_weights,
     value_array,
     value_rows,
 )
-from pipelines.features.weights import parse_weights
+from pipelines.features.pixels import cores
 from pipelines.images.inspect import PackedImage, copy_code, given_array
 from pipelines.packs import PackFolder, PackRef, present
 from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig

@@ -160,21 +160,18 @@ def _holds(media: str) -> bool:
     return "print" not in media.lower()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """An element of the tree.
 
     Attributes:
         parent: its number, -1 of the root.
-        text: characters below it.
-        linked: of these, how many are in links.
+        label: its class and id.
     """
 
     parent: int
     tag: str
     label: str
-    text: int = 0
-    linked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +268,7 @@ class _Reader:
         self.dom = Dom()
         self._line: list[str] = []
         self._node = self._block = -1
-        self._links = self._copies = 0  # open elements
+        self._copies = 0  # open elements
         self._is_beside = False  # whether no text came since the last image
 
     def begin(self, element: Any) -> bool:
@@ -280,7 +277,6 @@ class _Reader:
         label = f"{element.get('class') or ''} {element.get('id') or ''}".lower()
         self.dom.nodes.append(Node(self._node, tag, label))
         self._node = len(self.dom.nodes) - 1
-        self._links += tag == "a"
         self._copies += tag == "noscript"
         if tag in _BLOCKS:
             self._end_block()
@@ -296,24 +292,17 @@ class _Reader:
         node = self.dom.nodes[self._node]
         if node.tag in _BLOCKS:
             self._end_block()
-        self._links -= node.tag == "a"
         self._copies -= node.tag == "noscript"
         self._node = node.parent
         if node.parent >= 0:
-            above = self.dom.nodes[node.parent]
-            above.text += node.text
-            above.linked += node.linked
             self._text(element.tail)
 
     def _text(self, text: str | None) -> None:
         if not text or self._copies:
             return
         self._line.append(text)
-        if length := len(text.strip()):
-            self._is_beside = False
-            self._block = self._node
-            self.dom.nodes[self._node].text += length
-            self.dom.nodes[self._node].linked += length if self._links else 0
+        if text.strip():
+            self._is_beside, self._block = False, self._node
 
     def _end_block(self) -> None:
         text = " ".join(clean("".join(self._line)).split())

@@ -5,7 +5,7 @@ function that makes documents of one; `source.fetch_records` does the same with 
 function raises is the failure row of this record alone. What types a record's fields have is for `fields.py`.
 
 An image of a candidate is still an address (`pipelines.embedded`). The images stage turns addresses into content
-hashes; `pipelines.documents.settle` then makes a `Document` of it. Where a record names no address that can be used,
+hashes; `pipelines.documents.rules` then makes a `Document` of it. Where a record names no address that can be used,
 `unusable` gives one that says why: the image is then a failure of the images stage, and costs its document no more.
 """
 

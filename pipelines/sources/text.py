@@ -2,9 +2,9 @@
 
 Sentences end at the full stops of their script, in any language; Thai and Lao, which have none, at spaces. Between
 these they are spaCy's, a paragraph at a time, by the rules of the text's language: a full stop of Latin, Greek or
-Cyrillic script may also end an abbreviation. H does not say which of spaCy's two English splitters it used. The default
-here is the rule-based one (`sentencizer` on `spacy.blank("en")`): it needs no model, only the library, and gives the
-same sentences on every machine. An installed pipeline such as `en_core_web_sm` can be named instead.
+Cyrillic script may also end an abbreviation. H does not say which of spaCy's two English splitters it used. It is
+the rule-based one here (`sentencizer` on `spacy.blank("en")`): it needs no model, only the library, and gives the same
+sentences on every machine.
 
 The parsers of markup used here (`html.parser`, mwparserfromhell) read to the end of a text for what would close an
 opening, and come back where nothing does: their time grows with the openings that never close times the length of the
@@ -20,7 +20,6 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.abc import MetaPathFinder
@@ -30,7 +29,6 @@ from urllib.parse import urljoin
 
 from pipelines.sources.records import FieldError
 from schemas.documents import UNDETERMINED
-from schemas.errors import ConfigError
 from schemas.failures import Reason
 from schemas.tables import clean
 
@@ -160,9 +158,7 @@ class SplitText:
         return bisect_left(self.paragraphs, paragraph)
 
 
-def split_sentences(
-    paragraphs: Iterable[str], *, limit: int | None = None, language: str = "en", model: str = ""
-) -> SplitText:
+def split_sentences(paragraphs: Iterable[str], *, limit: int | None = None, language: str = "en") -> SplitText:
     """Return the first `limit` sentences of a text.
 
     A sentence never spans two paragraphs; what has no letter or digit (a lone quotation mark) is none. No more of the
@@ -172,17 +168,13 @@ def split_sentences(
         paragraphs: of the text, in order.
         limit: None keeps all.
         language: whose abbreviations count; of an undetermined one that of the text, as far as it can be told.
-        model: name or path of an installed spaCy pipeline; empty: the rules.
-
-    Raises:
-        ConfigError: there is no such pipeline, or it sets no sentence ends.
     """
-    if language == UNDETERMINED and not model:
+    if language == UNDETERMINED:
         paragraphs = iter(paragraphs)
         beginning = list(_first(paragraphs, _DETECTED_CHARACTERS))
         language, paragraphs = found_language(" ".join(beginning)), chain(beginning, paragraphs)
-    splitter = _splitter(language.partition("-")[0], model)
-    found = list(islice(_sentences(paragraphs, splitter, by_script=not model), limit))
+    splitter = _splitter(language.partition("-")[0])
+    found = list(islice(_sentences(paragraphs, splitter), limit))
     return SplitText(tuple(text for _, text in found), tuple(number for number, _ in found))
 
 
@@ -195,16 +187,16 @@ def _first(paragraphs: Iterator[str], characters: int) -> Iterator[str]:
             return
 
 
-def _sentences(paragraphs: Iterable[str], splitter: Language, *, by_script: bool) -> Iterator[tuple[int, str]]:
+def _sentences(paragraphs: Iterable[str], splitter: Language) -> Iterator[tuple[int, str]]:
     for number, paragraph in enumerate(paragraphs):
         text = _LONG_WORD.sub(r"\1 ", " ".join(paragraph.split()))
-        for part in _END.sub(r"\g<0>\n", text).split("\n") if by_script else [text]:
-            for sentence in _cut(part.strip(), splitter, by_script=by_script) if part.strip() else ():
+        for part in _END.sub(r"\g<0>\n", text).split("\n"):
+            for sentence in _cut(part.strip(), splitter) if part.strip() else ():
                 if any(character.isalnum() for character in sentence):
                     yield number, sentence.strip()
 
 
-def _cut(text: str, splitter: Language, *, by_script: bool) -> Iterator[str]:
+def _cut(text: str, splitter: Language) -> Iterator[str]:
     """Yield the sentences of a text as a splitter cuts it; by rules, what opens a sentence goes with that.
 
     He left. "Go," she said.      He left. | "Go," she said.
@@ -212,7 +204,7 @@ def _cut(text: str, splitter: Language, *, by_script: bool) -> Iterator[str]:
     """
     begin = 0
     for end in (sentence.end_char for sentence in splitter(text).sents):
-        marks = _MARKS.search(text, begin, end) if by_script and end < len(text) else None
+        marks = _MARKS.search(text, begin, end) if end < len(text) else None
         is_opening = marks is not None and (not text[end].isspace() or _OPENINGS.issuperset(marks[0]))
         stop = marks.start() if marks is not None and is_opening else end
         yield text[begin:stop]
@@ -239,26 +231,17 @@ class _WithoutTorch(MetaPathFinder):
 
 
 @lru_cache(maxsize=64)
-def _splitter(language: str, model: str) -> Language:
-    with nullcontext() if model else _WithoutTorch():
+def _splitter(language: str) -> Language:
+    with _WithoutTorch():
         import spacy
 
     try:
-        if model:
-            splitter = spacy.load(model, exclude=["ner", "lemmatizer", "attribute_ruler"])
-        else:
-            splitter = spacy.blank(language)
-            splitter.add_pipe("sentencizer")
+        splitter = spacy.blank(language)
     except ImportError:
-        if model:
-            raise
         if language not in (_ANY_LANGUAGE, UNDETERMINED):
             _LOG.warning("spaCy's rules for %r are not installed: sentences end at full stops alone", language)
-        return _splitter(_ANY_LANGUAGE, model)
-    except OSError as error:
-        raise ConfigError(f"sentence_model = {model!r}: expected an installed spaCy pipeline: {error}") from error
-    if not {"parser", "senter", "sentencizer"} & set(splitter.pipe_names):
-        raise ConfigError(f"sentence_model = {model!r}: expected a parser, senter or sentencizer in it, found none")
+        return _splitter(_ANY_LANGUAGE)
+    splitter.add_pipe("sentencizer")
     splitter.max_length = _MAX_PARAGRAPH_CHARACTERS
     return splitter
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipelines.documents.settle import SettledDocument
+from pipelines.documents.rules import SettledDocument
 from pipelines.partitions.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, to_hex
 from pipelines.settings import SharedThing, SplitsConfig
 from schemas.documents import Document, Split

@@ -17,7 +17,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.documents.settle import SettledDocument, id_of
+from pipelines.documents.rules import SettledDocument, id_of
 from pipelines.partitions.transforms import ROWS_PER_PARTITION, CountRows, Gather, Pack, divide
 from pipelines.settings import OnLeak, SplitsConfig
 from pipelines.splits.assign import Survey, final_split, merge_surveys, survey_one

@@ -12,8 +12,8 @@ from builds import rows
 from pairs.world import World, capture, check, serving, sweep_up, upgrade_code
 
 from pipelines.documents import transforms as documents
+from pipelines.documents import transforms as quality
 from pipelines.features import transforms as features
-from pipelines.quality import transforms as quality
 from pipelines.sources.source import Source
 from pipelines.web import client
 

@@ -17,7 +17,7 @@ from PIL import Image
 from ten_documents import write_ten
 
 from pipelines.config import recipe
-from pipelines.documents.settle import SettledDocument
+from pipelines.documents.rules import SettledDocument
 from pipelines.documents_for_linking import Extraction, VectorDocument, add_vectors
 from pipelines.documents_for_linking import documents_of as documents_of_linking
 from pipelines.images.inspect import copy_packs

@@ -96,7 +96,7 @@ class Reading:
         dataset: name of the data set.
         root: folder that addresses of pictures are relative to.
         shards: folder that all shards are below.
-        source: settings of the source, with the `language` and the `sentence_model` of its texts.
+        source: settings of the source, with the `language` of its texts.
         http: settings of the build, by which captured answers are judged.
     """
 
@@ -150,7 +150,7 @@ def compose(
         yield restored(list(pieces), reading, record_id, extras)
         return
     found = paragraphs_of(pieces)
-    spoken = split_sentences(found.texts, language=language, model=reading.source.sentence_model)
+    spoken = split_sentences(found.texts, language=language)
     sentences = tuple(sentence(text) for text in spoken.sentences)
     pictures = [replace(picture, after=spoken.before(paragraph)) for picture, paragraph in found.between]
     yield from document_of(sentences, pictures, reading, record_id, url=url, language=language)

@@ -86,8 +86,6 @@ class CorpusSource(Source):
         images: folder or archive of pictures that a shard names and does not hold, or the URL of a folder; empty: the
             folder that all shards are in, except that mmc4 then fetches them from their own URLs.
         language: of the documents, where they do not say theirs.
-        sentence_model: name or path of an installed spaCy pipeline that splits running text (obelics, interleaved,
-            web); empty: by rules.
         texts: of hf and tables: name of the column of texts; empty: the first of the usual ones.
         pictures: of hf and tables: name of the column of pictures; empty: likewise.
         keep_splits: of hf and tables: whether documents keep the split in the name of their shard or its folder.
@@ -99,7 +97,6 @@ class CorpusSource(Source):
     documents: tuple[str, ...] = input_path(())
     images: str = input_path("")
     language: Language = UNDETERMINED
-    sentence_model: str = ""
     texts: str = ""
     pictures: str = ""
     keep_splits: bool = True

@@ -171,14 +171,12 @@ class DocumentsSource(Source):
         images: folder, tar or zip that image paths are relative to, or the URL of a folder; empty: what the file
             itself is in.
         language: language of pages that do not state one.
-        sentence_model: name or path of an installed spaCy pipeline that splits the text of pages; empty: by rules.
     """
 
     inputs: ClassVar = (Input("documents", "tree", is_needed=True), IMAGES)
     documents: str = input_path("")
     images: str = input_path("")
     language: Language = UNDETERMINED
-    sentence_model: str = ""
 
     def __post_init__(self) -> None:
         Source.__post_init__(self)

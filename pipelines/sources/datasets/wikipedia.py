@@ -64,7 +64,6 @@ class ImageclefSource(Source):
         images: path of the folder or tar that image addresses (`images/<d>/<id>.jpg`) are relative to.
         language: of the articles that are kept.
         max_sentences: how many are kept, from the first.
-        sentence_model: name or path of an installed spaCy pipeline that splits sentences; empty: spaCy's rules.
     """
 
     inputs: ClassVar = (Input("texts", "tree", is_needed=True), Input("metadata", "tree"), IMAGES)
@@ -73,7 +72,6 @@ class ImageclefSource(Source):
     images: str = input_path("")
     language: Language = "en"
     max_sentences: PositiveInt = 100
-    sentence_model: str = ""
 
     def read_shard(self, shard: str, context: Context) -> Iterator[Article | Failure]:
         """Yield the articles, and failures."""
@@ -176,7 +174,7 @@ def with_sentences(article: Article, *, source: ImageclefSource) -> Iterator[Can
 def _split(source: ImageclefSource, article: Article, _: str) -> Iterator[CandidateDocument]:
     """Yield an article's document: an image stands where the text first names it, if it does."""
     markup, limit = strip_markup(article_wikitext(article.data)), source.max_sentences
-    text = split_sentences(markup.texts, limit=limit, language=source.language, model=source.sentence_model)
+    text = split_sentences(markup.texts, limit=limit, language=source.language)
     paragraphs: dict[str, int] = {}
     for file, paragraph in markup.between:
         paragraphs.setdefault(file.key, paragraph)

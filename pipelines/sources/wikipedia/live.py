@@ -59,7 +59,6 @@ class WikipediaSource(Source):
         repositories: repositories on Wikimedia's image host that pictures may come from (`/wikipedia/<repository>/`);
             empty: all.
         max_sentences: how many are kept, from the first.
-        sentence_model: as in `ImageclefSource`.
     """
 
     inputs: ClassVar = (Input("titles", published=("titles.txt",)),)
@@ -72,7 +71,6 @@ class WikipediaSource(Source):
     licence: str = "CC-BY-SA-4.0"
     repositories: tuple[str, ...] = ("commons",)
     max_sentences: PositiveInt = 100
-    sentence_model: str = ""
 
     def __post_init__(self) -> None:
         Source.__post_init__(self)
@@ -179,7 +177,7 @@ def _document(
 ) -> CandidateDocument:
     language, title = page.language or source.language, str(page.title)
     shown = [files.get(file_name(url), (url, None)) for url in page.image_urls]
-    text = split_sentences(page.paragraphs, limit=source.max_sentences, language=language, model=source.sentence_model)
+    text = split_sentences(page.paragraphs, limit=source.max_sentences, language=language)
     return CandidateDocument(
         id=page.page_id or title,
         dataset=DATASET,

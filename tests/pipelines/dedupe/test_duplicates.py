@@ -34,7 +34,7 @@ from pipelines.dedupe.duplicates import (
 )
 from pipelines.dedupe.hamming import near_pairs
 from pipelines.dedupe.transforms import FindDuplicates, by_hash
-from pipelines.documents.settle import SettledDocument
+from pipelines.documents.rules import SettledDocument
 from pipelines.images.inspect import PackedImage
 from pipelines.launch import run_pipeline
 from pipelines.partitions.columns import from_hex, words_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from candidates import candidate_of
 
-from pipelines.documents.settle import SettledDocument, check_candidate, settle, without_images
+from pipelines.documents.rules import SettledDocument, check_candidate, settle, without_images
 from pipelines.images.inspect import PackedImage
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument

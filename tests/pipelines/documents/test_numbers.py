@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.documents.settle import SettledDocument, settle, without_images
+from pipelines.documents.rules import SettledDocument, settle, without_images
 from pipelines.images.inspect import PackedImage
 from pipelines.recipe import EVERY_DOCUMENT
 from pipelines.sources.datasets.documents import read_row

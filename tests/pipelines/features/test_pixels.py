@@ -21,8 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pipelines.features.pixels import PictureExtractor, Preprocessing, Square
-from pipelines.features.values import (
+from pipelines.features.contract import (
     DOCUMENTS,
     IMAGES,
     Classes,
@@ -36,6 +35,7 @@ from pipelines.features.values import (
     value_array,
     value_rows,
 )
+from pipelines.features.pixels import PictureExtractor, Preprocessing, Square
 from pipelines.images.inspect import encode_jpeg
 from pipelines.ledger import texts_key
 from pipelines.packs import PackRef

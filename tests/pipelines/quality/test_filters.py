@@ -13,7 +13,7 @@ from builds import PLAIN, build, documents_of, rows
 from PIL import Image, ImageFilter
 from scipy import ndimage
 
-from pipelines.quality.filters import document_problem, image_problem, sharpness
+from pipelines.documents.rules import document_problem, image_problem, sharpness
 from pipelines.settings import QualityConfig
 from schemas.documents import Sentence
 from schemas.errors import ConfigError

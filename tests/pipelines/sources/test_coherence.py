@@ -10,7 +10,7 @@ import pytest
 from candidates import by_id as drafts
 from candidates import candidate_of, names, uris_of
 
-from pipelines.documents.settle import SettledDocument, settle
+from pipelines.documents.rules import SettledDocument, settle
 from pipelines.images.inspect import PackedImage
 from pipelines.settings import DocumentsConfig, SplitsConfig
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource

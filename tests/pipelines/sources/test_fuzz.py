@@ -29,7 +29,7 @@ from corpus_files import flat, tar_of, warc_of
 from published import read_source
 
 from pipelines.config import recipe
-from pipelines.documents.settle import check_candidate
+from pipelines.documents.rules import check_candidate
 from pipelines.embedded import read_picture
 from pipelines.files import BrokenInputError, read_tree
 from pipelines.named_files import FileRejected

@@ -18,7 +18,7 @@ from PIL import Image
 from published import read_source
 
 from pipelines.config import recipe
-from pipelines.documents.settle import SettledDocument
+from pipelines.documents.rules import SettledDocument
 from pipelines.documents_for_linking import documents_of
 from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess

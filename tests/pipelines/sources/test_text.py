@@ -3,12 +3,10 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from pipelines.sources.text import Paragraphs, paragraphs_of, split_sentences
-from schemas.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -100,21 +98,6 @@ def test_a_word_without_end_is_cut(text: str) -> None:
 @pytest.mark.parametrize("language", ["de", "fr", "rm", "de-AT"])
 def test_other_languages(language: str) -> None:
     assert split_sentences(["Allegra. Bun di!"], language=language).sentences == ("Allegra.", "Bun di!")
-
-
-def test_a_pipeline_of_ones_own(tmp_path: Path) -> None:
-    import spacy  # takes a second, of every process that shares the tests
-
-    semicolons = spacy.blank("en")
-    semicolons.add_pipe("sentencizer", config={"punct_chars": [";"]})
-    semicolons.to_disk(tmp_path / "semicolons")
-    spacy.blank("en").to_disk(tmp_path / "none")
-    found = split_sentences(["One. Two; three."], model=str(tmp_path / "semicolons"))
-    assert found.sentences == ("One. Two;", "three.")
-    with pytest.raises(ConfigError, match="found none"):
-        split_sentences(["x"], model=str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match="expected an installed spaCy pipeline"):
-        split_sentences(["x"], model="no_such_pipeline")
 
 
 def test_paragraphs_and_what_stands_between_them() -> None:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.dedupe.transforms import FindDuplicates, by_hash
-from pipelines.documents.settle import SettledDocument
+from pipelines.documents.rules import SettledDocument
 from pipelines.images.inspect import PackedImage
 from pipelines.launch import run_pipeline
 from pipelines.partitions.columns import from_hex
