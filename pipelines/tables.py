@@ -29,7 +29,7 @@ from schemas.failures import Reason
 from schemas.lake import folder_of
 
 SUFFIXES = (".parquet", ".arrow")
-BYTES_AT_ONCE = 16 * 2**20
+BYTES_AT_ONCE = 2**20  # on average: some rows of a group may be a thousand times as long as most
 ROWS_AT_ONCE = 1024  # at most
 _BUFFER_BYTES = 2**20
 _FILE_MAGIC = b"ARROW1"

@@ -16,6 +16,7 @@ A picture whose copy is in the packs is not decoded again. Plain functions; `tra
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,7 @@ from schemas.tables import row_of
 
 COUNTED = 1 << 16  # addresses of a sign; there may be more
 _DIGEST_BYTES = 8
+_NUMBER = re.compile(r"\d+(?=[^.]*\.[^.]+\.\S*\D$)")  # of the machines of a host: img1.host.org, img2.host.org
 Found = PackedImage | Failure
 WEB = "web"  # the folder of images in the raw store
 RECENT = 1000  # images packed last, whose bytes another address may show, too
@@ -55,7 +57,8 @@ def signs_of(uri: str, found: Found) -> Iterator[tuple[str, str]]:
     """Yield what the picture of an address would share with those of others, were they all gone, and that in words."""
     host = host_of(uri) if isinstance(found, PackedImage) else None
     if host is not None and isinstance(found, PackedImage):
-        yield f"{host} {found.image.hash}", f"addresses of {host} give the same"
+        for each in dict.fromkeys((host, host_of(found.landed or uri) or host)):  # where asked, and where it answers
+            yield f"{_NUMBER.sub('', each)} {found.image.hash}", f"addresses of {each} give the same"
         if found.landed is not None:
             yield url_key(found.landed), f"addresses lead to {found.landed}"
 

@@ -60,6 +60,8 @@ MAX_REDIRECTS = 5
 _OF_FILES = frozenset({206, 304, 416})  # what they mean, a sink knows
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REMOVED = "/removed.png"  # where imgur redirects a deleted image
+_OF_WORDS = ("text/html", "application/xhtml", "text/plain", "application/json", "application/problem+json")
+_START_BYTES = 512
 _PICTURE_STARTS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"RIFF")  # JPEG, PNG, GIF, WebP: some hosts mistype them
 _MAKING = threading.Lock()
 
@@ -191,8 +193,8 @@ class Client:
         is_of_file = answer.status in _OF_FILES and task.sink is not None
         if answer.status not in SUCCESSES and not is_known and not is_of_file:
             raise self._refused(target, answer)
-        if request.kind is Kind.IMAGE and _is_page(answer):
-            raise FetchFailed(Reason.NOT_AN_IMAGE, f"{target.url}: expected an image, found an HTML page")
+        if request.kind is Kind.IMAGE and _is_words(answer):
+            raise FetchFailed(Reason.NOT_AN_IMAGE, f"{target.url}: expected an image, found words or nothing")
         self._heed(task, answer)
         return self._keep(task, answer)
 
@@ -361,10 +363,15 @@ def _next_target(task: Task, answer: Answer) -> Target:
     return target
 
 
-def _is_page(answer: Answer) -> bool:
-    """Return whether an answer says that it is HTML and its bytes do not say that it is a picture."""
-    return _is_html(answer) and not answer.body.startswith(_PICTURE_STARTS)
+def _is_words(answer: Answer) -> bool:
+    """Return whether there is no picture: a page, what an interface says, or nothing, as hosts answer in an outage."""
+    is_binary = b"\0" in answer.body[:_START_BYTES] or answer.body.startswith(_PICTURE_STARTS)
+    return not answer.body or (not is_binary and _media_type(answer).startswith(_OF_WORDS))
 
 
 def _is_html(answer: Answer) -> bool:
-    return answer.headers.get("content-type", "").strip().lower().startswith(("text/html", "application/xhtml"))
+    return _media_type(answer).startswith(_OF_WORDS[:2])
+
+
+def _media_type(answer: Answer) -> str:
+    return answer.headers.get("content-type", "").strip().lower()

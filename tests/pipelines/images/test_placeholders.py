@@ -54,6 +54,10 @@ def dead(count: int, **more: Any) -> Outcomes:
         ([(f"http://h{n}.test/a.jpg", picture("gone", "http://cdn.test/none.png")) for n in range(6)], 6),
         ([(f"http://h.test/{n}.jpg", picture(str(n), "https://cdn.test/none.png")) for n in range(6)], 6),
         ([(f"http://h{n}.test/a.jpg", picture("gone", f"https://h{n}.test/a.jpg")) for n in range(9)], 0),
+        ([(f"http://farm{n}.flickr.test/{n}.jpg", picture("gone")) for n in range(5)], 5),  # machines of one host
+        ([(f"http://10.{n}.0.1/{n}.jpg", picture("gone")) for n in range(9)], 0),
+        # Names that somebody else has bought: each leads to an address of its own at their host.
+        ([(f"http://h{n}.test/a.jpg", picture("gone", f"http://parked.test/x.png?of=h{n}")) for n in range(5)], 5),
     ],
 )
 def test_what_many_addresses_share(outcomes: Outcomes, expected: int) -> None:

@@ -65,6 +65,8 @@ FAILURES: dict[str, tuple[str, Reason, float]] = {
     "418": ("418", Reason.HTTP_ERROR, -1.0),
     "cut": ("cut", Reason.TRUNCATED, -1.0),
     "page": ("page", Reason.NOT_AN_IMAGE, DAY_S),
+    "nothing": ("nothing", Reason.NOT_AN_IMAGE, DAY_S),  # as hosts answer in an outage: 200 all the same
+    "words": ("words", Reason.NOT_AN_IMAGE, DAY_S),
     "removed": ("removed", Reason.REMOVED_IMAGE, 30 * DAY_S),
 }
 
@@ -80,6 +82,8 @@ def test_a_failure_is_remembered_for_its_time_and_equal_the_first_time(web, repl
     others = {
         "cut": cut,
         "page": reply(200, b"<p>", content_type="text/html"),
+        "nothing": reply(200, content_type="image/jpeg"),
+        "words": reply(200, b'{"error": "over capacity"}', content_type="application/json; charset=utf-8"),
         "removed": reply(302, location="/removed.png"),
     }
     web.scripts["/a"] = others.get(what) or reply(int(what))

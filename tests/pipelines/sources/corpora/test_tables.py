@@ -22,7 +22,7 @@ from pipelines.sources.corpora.compose import INTERLEAVED_SCHEMA
 from pipelines.sources.datasets.corpora import CorpusSource, Format
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.source import find_inputs, image_root
-from pipelines.tables import BYTES_AT_ONCE, read_batches, read_cell
+from pipelines.tables import read_batches, read_cell
 from schemas.documents import Link, Split
 
 
@@ -338,8 +338,7 @@ def test_rows_come_by_bytes(tmp_path: Path) -> None:
         writer.write_table(table)
     for name in ("a.parquet", "a.arrow"):
         batches = list(read_batches(str(tmp_path / name), ["image", "text"]))
-        assert [first for first, _ in batches] == list(range(0, 40, 5))
-        assert max(batch.nbytes for _, batch in batches) < 2 * BYTES_AT_ONCE
+        assert [first for first, _ in batches] == list(range(40))  # each is longer than is read at once
         (texts_alone,) = read_batches(str(tmp_path / name), ["text"])
         assert texts_alone[1].num_rows == 40
         assert read_cell(str(tmp_path / name), "image", 39) == rows[39]["image"]
