@@ -249,7 +249,7 @@ def cell_boxes(height: int, width: int, box: tuple[float, float, float, float]) 
     return np.stack([across[column], down[row], across[column + 1], down[row + 1]], axis=1).astype(np.float32)
 
 
-def top_classes(probabilities: Float32, names: Sequence[str], *, count: int = TOP) -> Classes:
-    """Return the `count` most probable classes, equal ones in the order of their numbers."""
-    order = np.argsort(-probabilities, kind="stable")[:count]
+def top_classes(probabilities: Float32, names: Sequence[str]) -> Classes:
+    """Return the `TOP` most probable classes, equal ones in the order of their numbers."""
+    order = np.argsort(-probabilities, kind="stable")[:TOP]
     return Classes(tuple(names[number] for number in order), probabilities[order])

@@ -135,18 +135,6 @@ def test_a_sidecar_sets_channels_and_length(pictures: list[bytes], tmp_path: Pat
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-5)
 
 
-def test_batches_give_what_single_pictures_give(pictures: list[bytes], tmp_path: Path) -> None:
-    """The path of a GPU: a batch that is not full, with a bad picture in it."""
-    made = images(image_tower(tmp_path))
-    assert isinstance(made, OnnxVectors)
-    mixed = [pictures[0], b"", pictures[1]]
-    single = values(made, mixed)
-    made.batch = 4
-    batched = values(made, mixed)
-    assert batched[1] == single[1]
-    np.testing.assert_allclose(np.stack(batched[::2]), np.stack(single[::2]), atol=1e-5)
-
-
 @pytest.mark.parametrize(("batch", "takes_batches"), [("n", True), (1, False)])
 def test_batches_are_for_networks_that_take_them(batch: int | str, takes_batches: bool, tmp_path: Path) -> None:
     made = images(image_tower(tmp_path, batch=batch))

@@ -163,11 +163,3 @@ def test_a_source_of_files_has_no_other_step() -> None:
     source = DocumentsSource(documents="a.jsonl")
     assert (source.select, source.fetch, source.complete, source.given_features) == (None,) * 4
     assert not source.is_fixed and not source.environment and len(source.shards()) == 1
-
-
-def test_the_graph_of_a_source_of_files_is_a_read_alone(tmp_path: Path) -> None:
-    pipeline = beam.Pipeline()
-    context = context_of(tmp_path, Takedowns())
-    _ = pipeline | ReadSource(source=DocumentsSource(documents="a"), context=context)
-    labels = {each.unique_name for each in pipeline.to_runner_api().components.transforms.values()}
-    assert not [label for label in labels if any(step in label for step in ("/select", "/fetch", "/complete"))]
