@@ -9,15 +9,27 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import mlflow
 
+from schemas.lake import Lake
+from training.mlflow.champions import append
 from training.mlflow.runs import connect
+from training.promotions.record import CHANGED, Record
 
 DATABASE = "mlflow.db"
+
+
+def change_champion(
+    client: mlflow.MlflowClient, record: Record, champions: Sequence[str], lake: Lake | None = None, **stated: Any
+) -> bool:
+    """State another champion of a record; return whether nobody was faster."""
+    version = record.model.versions[champions[0]]
+    return append(client, record, version, CHANGED, {"champions": list(champions), **stated}, lake=lake)
 
 
 @dataclass

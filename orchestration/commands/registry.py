@@ -91,8 +91,8 @@ def verify_command(
 
     keys = keys_of(trust or ())
     name, _, version = model.removeprefix("models:/").replace("/", "@").partition("@")
+    from training.mlflow.judging import verify_champion
     from training.mlflow.loading import open_registry
-    from training.mlflow.verification import verify_champion
 
     proof, findings = verify_champion(
         open_registry(tracking, [f"models:/{name}"]),

@@ -5,8 +5,11 @@ epoch)`), so no generator has a state that must be saved, passed on or kept in s
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
+import torch
 
 from schemas.versions import canonical_json
 
@@ -21,6 +24,15 @@ def stream(*key: StreamKey) -> np.random.Generator:
 def seed_of(*key: StreamKey) -> int:
     """Return the seed of a key for a generator that takes one integer (torch's), in [0, 2^63)."""
     return int.from_bytes(_digest(key)[:8], "little") >> 1
+
+
+@contextmanager
+def seeded(device: torch.device, *key: StreamKey) -> Iterator[None]:
+    """Make torch's random numbers inside depend on the key alone, and leave its generators as they were."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(seed_of(*key))
+        yield
 
 
 def _digest(key: tuple[StreamKey, ...]) -> bytes:

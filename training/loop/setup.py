@@ -10,8 +10,7 @@ on other data.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -23,7 +22,7 @@ from training.config import LoopConfig, TrainConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
 from training.data.split import Sample, sample
-from training.data.streams import StreamKey, seed_of
+from training.data.streams import seeded
 from training.loop.context import Context, FindModel
 from training.model import LinkModel, ModelCard
 from training.relations import count_labels, known_rates
@@ -186,15 +185,6 @@ def new_model(config: TrainConfig, data: TrainingData, context: Context) -> Link
         tower.initialise(documents, context, seed)
     start_from_models(model, context.find_model)
     return model.to(context.device)
-
-
-@contextmanager
-def seeded(device: torch.device, *key: StreamKey) -> Iterator[None]:
-    """Make torch's random numbers inside depend on the key alone, and leave its generators as they were."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(seed_of(*key))
-        yield
 
 
 def _vocabulary(config: TrainConfig, documents: Sample, context: Context) -> Vocabulary:

@@ -24,9 +24,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from schemas.errors import BuildError
+from training.data.streams import seeded
 from training.loop.context import Context
 from training.loop.encoding import PreparedBatch, encode_batch, losses
-from training.loop.setup import seeded
 from training.model import LinkModel
 from training.objectives.batch import EncodedBatch
 

@@ -18,7 +18,7 @@ successor is promoted is a setting of the policy that it was promoted by (`forge
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -26,11 +26,11 @@ from typing import Any
 import mlflow
 from securesystemslib.signer import CryptoSigner
 
-from schemas.errors import BuildError, UsageError
+from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.versions import fingerprint
-from training.mlflow.registry import find_version, model_names, registered, versions, write_row
-from training.mlflow.runs import DATASET_TAG, LAKE_TAG, START_TAG, VERSION_TAG
+from training.mlflow.registry import model_names, registered, versions, write_row
+from training.mlflow.runs import START_TAG
 from training.promotions.chain import Chain
 from training.promotions.keys import own_signer, trusted_keys
 from training.promotions.record import (
@@ -40,16 +40,16 @@ from training.promotions.record import (
     CHANGED,
     COUNT_TAG,
     HOME_TAG,
+    LAKE_TAG,
     PREVIOUS_CHAMPION,
     TAINTED,
     ModelVersion,
     Record,
-    Registered,
     Signatures,
     read_record,
 )
 
-REMEMBERED = 100
+STANDS = "what the record states stands, and the next command follows it"
 Json = Mapping[str, Any]
 
 
@@ -66,8 +66,8 @@ def record_of(client: mlflow.MlflowClient, name: str, lake: Lake | None = None) 
 def align(client: mlflow.MlflowClient, name: str) -> Record:
     """Set aliases and taints by the record, and return it; where its champion is not there, no alias is touched.
 
-    A slow process may set them by a record that another has followed meanwhile; so it reads it again afterwards, and
-    then corrects itself.
+    A slow process may set them by a record that another has followed meanwhile. So what was set is read again, until
+    it is what the record says.
 
     Raises:
         NotFoundError: there is no such model.
@@ -75,55 +75,33 @@ def align(client: mlflow.MlflowClient, name: str) -> Record:
         IntegrityError: as `read_record` says.
     """
     record = record_of(client, name)
-    while True:
-        _copy(client, record)
-        latest = record_of(client, name)
-        if len(latest.chain) == len(record.chain):
-            return latest
-        record = latest
-
-
-def change_champion(
-    client: mlflow.MlflowClient,
-    record: Record,
-    champions: Sequence[str],
-    *,
-    decision: Json,
-    evidence: Json | None = None,
-    lake: Lake | None = None,
-) -> bool:
-    """State another champion; return False where another process changed it since the record was read.
-
-    Args:
-        client: of the registry.
-        record: that this change is to follow.
-        champions: versions, the new champion first.
-        decision: that it is made by.
-        evidence: what else the statement says.
-        lake: as `append` takes it; raises as that does.
-    """
-    predicate = {"champions": list(champions[:REMEMBERED]), "decision": dict(decision), **(evidence or {})}
-    version = find_version(client, record.model.name, champions[0])
-    return append(client, version, CHANGED, predicate, follows=record.token, lake=lake)
+    while writes := list(_copies(client, record)):
+        for write in writes:
+            write_row(name, write, STANDS)
+        record = record_of(client, name)
+    return record
 
 
 def append(
     client: mlflow.MlflowClient,
+    record: Record,
     version: ModelVersion,
     event: str,
     predicate: Json,
     *,
-    follows: str | None = None,
     lake: Lake | None = None,
 ) -> bool:
     """Add a statement about a version, and align the registry; return whether it was written.
 
+    A change of champion is written only where it follows the last one that the record has; another process may have
+    changed it since that was read. Any other statement follows whatever there is.
+
     Args:
         client: of the registry.
+        record: of the model, as it was read.
         version: that it is about.
         event: kind of statement.
         predicate: what it says.
-        follows: token of the change of champion that must still be the last; None: whichever is.
         lake: where the chain begins, if this is its first statement; None: the lake that the version was trained from.
 
     Raises:
@@ -131,14 +109,16 @@ def append(
         UsageError: it is not known in which lake the chain is to begin, or this machine has no trusted key for it.
         IntegrityError: as `read_record` says.
     """
-    record, is_written = _opened(client, version, lake), False
-    digest = version.digest
+    digest, token, is_written = version.digest, record.token, False
     subject = [{"name": version.uri, "digest": {"sha256": digest or fingerprint([version.name, version.version])}}]
     about = {"version": version.version, "run": version.run_id or "", "digest": digest}
-    while not is_written and follows in (None, record.token):
+    if record.home is None:
+        record = _begin(client, version, lake)
+    while not is_written and (event != CHANGED or record.token == token):
         is_written = _write(record, event, subject, about, predicate)
-        record = record_of(client, version.name)
-    _follow(client, version.name, is_written=is_written)
+        if not is_written:
+            record = record_of(client, version.name)
+    align(client, version.name)
     return is_written
 
 
@@ -159,8 +139,7 @@ def adopt(client: mlflow.MlflowClient, name: str) -> Record:
     best = before.best if before.best and before.is_there(before.best) else next(iter(there), None)
     subject = [{"name": last.where, "digest": {"sha256": last.digest}}]
     _write(before, ADOPTED, subject, {}, {"champions": there, BEST: best})
-    _follow(client, before.model.name, is_written=True)
-    return record_of(client, before.model.name)
+    return align(client, before.model.name)
 
 
 def relocate_lake(client: mlflow.MlflowClient, old: str, new: Lake) -> int:
@@ -216,54 +195,33 @@ def check_signer(record: Record) -> CryptoSigner | None:
     return signer
 
 
-def _follow(client: mlflow.MlflowClient, name: str, *, is_written: bool) -> None:
-    """Align the registry after a statement; an error says whether that is written."""
-    try:
-        align(client, name)
-    except BuildError as problem:
-        if is_written:
-            raise type(problem)(
-                f"{problem}; the statement itself is written, and the next command follows it"
-            ) from problem
-        raise
-
-
-def _opened(client: mlflow.MlflowClient, version: ModelVersion, lake: Lake | None) -> Record:
-    """Return the record; where there is no chain yet, let it have a folder, or that of who is faster."""
+def _begin(client: mlflow.MlflowClient, version: ModelVersion, lake: Lake | None) -> Record:
+    """Return the record of a model that had no chain, once that has a folder: this one, or that of who is faster."""
     record = record_of(client, version.name)
     if record.home is not None:
         return record
-    if lake is None and LAKE_TAG not in version.tags:
-        raise UsageError(f"{version.uri}: expected a tag with the lake of its data set, found none; give --lake")
-    folder = (lake or Lake.at(version.tags[LAKE_TAG])).promotions(version.name)
+    folder = (lake or version.lake).promotions(version.name)
     write_row(version.name, partial(client.set_registered_model_tag, version.name, HOME_TAG, folder.uri))
     return record_of(client, version.name)
 
 
-def _copy(client: mlflow.MlflowClient, record: Record) -> None:
-    """Let aliases and taints in the registry be those of the record."""
-    model = record.model
+def _copies(client: mlflow.MlflowClient, record: Record) -> Iterator[Callable[[], object]]:
+    """Yield what is to be written so that aliases and taints in the registry are those of the record."""
+    name, model = record.model.name, record.model
     if record.changes and (record.champion is None or record.is_there(record.champion)):
-        before = [each for each in record.champions[1:2] if record.is_there(each)]
-        _set_alias(client, model, PREVIOUS_CHAMPION, next(iter(before), None))
-        _set_alias(client, model, CHAMPION, record.champion)
+        before = next((each for each in record.champions[1:2] if record.is_there(each)), None)
+        for alias, version in ((PREVIOUS_CHAMPION, before), (CHAMPION, record.champion)):
+            if version is not None and model.aliases.get(alias) != version:
+                yield partial(client.set_registered_model_alias, name, alias, version)
+            elif version is None and alias in model.aliases:
+                yield partial(client.delete_registered_model_alias, name, alias)
     for number, version in model.versions.items():
         taint = record.taint(number)
         if taint is not None and TAINTED not in version.tags:
             value = json.dumps(asdict(taint), sort_keys=True)
-            write_row(model.name, partial(client.set_model_version_tag, model.name, number, TAINTED, value))
+            yield partial(client.set_model_version_tag, name, number, TAINTED, value)
     if len(record.chain) > int(model.tags.get(COUNT_TAG, 0)):
-        count = str(len(record.chain))
-        write_row(model.name, partial(client.set_registered_model_tag, model.name, COUNT_TAG, count))
-
-
-def _set_alias(client: mlflow.MlflowClient, model: Registered, alias: str, version: str | None) -> None:
-    """Let an alias name a version, or none."""
-    known = model.aliases.get(alias)
-    if version is None and known is not None:
-        write_row(model.name, partial(client.delete_registered_model_alias, model.name, alias))
-    elif version is not None and known != version:
-        write_row(model.name, partial(client.set_registered_model_alias, model.name, alias, version))
+        yield partial(client.set_registered_model_tag, name, COUNT_TAG, str(len(record.chain)))
 
 
 def taint(
@@ -282,9 +240,9 @@ def taint(
     found = _dependent(client, lake, dataset, version)
     went = {"dataset": f"{dataset}@{version}", "documents": documents, "images": images}
     for model, why in found:
-        stated = {each.predicate["dataset"] for each in record_of(client, model.name).about(model.version, TAINTED)}
-        if went["dataset"] not in stated:
-            append(client, model, TAINTED, {**went, "why": why}, lake=lake)
+        record = record_of(client, model.name)
+        if went["dataset"] not in {each.predicate["dataset"] for each in record.about(model.version, TAINTED)}:
+            append(client, record, model, TAINTED, {**went, "why": why}, lake=lake)
     return [model for model, _ in found]
 
 
@@ -293,12 +251,13 @@ def _dependent(
 ) -> Sequence[tuple[ModelVersion, str]]:
     """Return each version that depends on a data set version, and in which way ("": it was trained on it)."""
     there, everything = lake.versions(dataset), versions(client)
-    of_dataset = [each for each in everything if each.tags.get(DATASET_TAG) == dataset]
-    waiting = [(each, "") for each in of_dataset if each.tags.get(VERSION_TAG) == version]
+    waiting = [(each, "") for each in everything if each.dataset == f"{dataset}@{version}"]
     waiting += [
-        (each, f"trained on {dataset}@{each.tags.get(VERSION_TAG)}, which is not in the lake any more")
-        for each in of_dataset
-        if each.tags.get(LAKE_TAG) == lake.root.uri and each.tags.get(VERSION_TAG) not in there
+        (each, f"trained on {each.dataset}, which is not in the lake any more")
+        for each in everything
+        if each.tags.get(LAKE_TAG) == lake.root.uri
+        and each.dataset.startswith(f"{dataset}@")
+        and each.dataset.partition("@")[2] not in there
     ]
     found: dict[str, tuple[ModelVersion, str]] = {}
     while waiting:

@@ -21,7 +21,6 @@ from training.mlflow.registry import challenge, find_version, logged_model, make
 from training.mlflow.runs import (
     CHOSEN_TAG,
     COPIED_TAG,
-    DATASET_TAG,
     METRICS_AT_ONCE,
     TrackedRun,
     connect,
@@ -31,7 +30,7 @@ from training.mlflow.runs import (
 )
 from training.model import file_digests, folder_digest
 from training.promotions.proof import ADDRESS_FILE
-from training.promotions.record import ModelVersion
+from training.promotions.record import DATASET_TAG, ModelVersion
 
 DIGEST_TAG = "digest"
 SYSTEM_TAGS = "mlflow."

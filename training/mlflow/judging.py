@@ -1,8 +1,8 @@
-"""Scoring candidate, champion and best champion for the gate, on the data sets that its policy names.
+"""Scoring candidate, champion and best champion for the gate, on the data sets that its policy names; and verifying.
 
-The same data and the same models give the same scores, so that whoever has both can judge again (`verification.py`).
-The statement on a champion says beside the decision what that takes; the model's files, which hold its configuration,
-are the statement's subject:
+The same data and the same models give the same scores, so that whoever has both can judge again. The statement on a
+champion says beside the decision what that takes; the model's files, which hold its configuration, are the statement's
+subject:
 
     trained_on     NAME@VERSION of the data set, SHA-256 of its manifest, which names every shard's
     judged_on      the same of the target and the guard sets, with their splits; not of a rollback
@@ -12,22 +12,36 @@ are the statement's subject:
     libraries      versions of what scores depend on
     processor      its kind: with the same code and libraries it gives the same scores to the last bit, for a shard is
                    scored by one thread
+
+A champion is verified on any machine that can read registry and lake (`verify_champion`); the first difference is an
+error that names its place:
+
+- each statement with the one before it and with trusted keys, an approval with the decision;
+- the registry's alias and tags with the statements;
+- every file of the model, its calibration, and every file of the data sets that it was trained and judged on, with
+  their digests;
+- in depth: the scores with those of the same models on the same documents, now. On the same kind of processor, with the
+  same code and libraries, they are the same to the last bit. Elsewhere, each mean that decided must be within
+  `TOLERANCE` points, and each condition must come out as it did.
 """
 
 import hashlib
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import Any
 
+import mlflow
 import torch
+from securesystemslib.signer import Key
 
+from schemas.configs import restore
 from schemas.console import Say
 from schemas.documents import Split
-from schemas.errors import UsageError
+from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import MANIFEST, Lake
-from schemas.manifest import read_manifest
+from schemas.manifest import read_manifest, verify
 from schemas.parts import read_part, split_parts
 from schemas.versions import code_digest, code_version
 from training.config import Select
@@ -35,19 +49,29 @@ from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
 from training.loop.context import choose_device
 from training.metrics.preference import Preference
-from training.mlflow.gate import Contest, Decision, contest_of, decide, refuse
+from training.mlflow.gate import Check, Contest, Decision, contest_of, decide, refuse
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import By, Guard, Measure, Policy
-from training.mlflow.registry import DATASET_DIGEST_TAG
-from training.mlflow.runs import DATASET_TAG, VERSION_TAG
+from training.mlflow.registry import DATASET_DIGEST_TAG, registered
 from training.model import ModelCard
-from training.promotions.proof import CALIBRATION
-from training.promotions.record import Approval, ModelVersion, Record
+from training.promotions.proof import (
+    CALIBRATION,
+    CALIBRATION_FILE,
+    CHANGING,
+    Proof,
+    check_calibration,
+    check_files,
+    check_manifests,
+    prove,
+)
+from training.promotions.record import Approval, ModelVersion, Record, read_record
 
 CODE = ("schemas", "training")
 LIBRARIES = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
 TARGET, GUARD = "target", "guard"
 GATE_SPLIT = "gate"
+TOLERANCE = 0.1  # percentage points
+NOT_SCORED = ("latest", "editors")  # checks that say what was so on that day
 NOT_HELD_OUT = (
     "its epoch was chosen by scores on the validation split, so its scores there are too high; judge it on held-out "
     "documents: a split `gate` of the data set, or another split in the policy"
@@ -206,11 +230,10 @@ def evidence_of(
         judged: what it was judged on; None: it was not.
         calibration: digest of its calibration; None: the statement is not on that.
     """
-    before, tags = record.champion, version.tags
-    trained_on = f"{tags[DATASET_TAG]}@{tags[VERSION_TAG]}" if {DATASET_TAG, VERSION_TAG} <= tags.keys() else ""
+    before = record.champion
     replaced = {"version": before, "tainted": str(record.taint(before or "") or "")}
     return {
-        "trained_on": {"dataset": trained_on, "sha256": tags.get(DATASET_DIGEST_TAG, "")},
+        "trained_on": {"dataset": version.dataset, "sha256": version.tags.get(DATASET_DIGEST_TAG, "")},
         "judged_on": [] if judged is None else list(_judged_on(judged)),
         "replaces": None if before in (None, version.version) else replaced,
         **({} if calibration is None else {CALIBRATION: calibration}),
@@ -240,3 +263,115 @@ def _judged_on(data: JudgingData) -> Iterator[dict[str, str]]:
     for role, name, reference, split in judged:
         digest = hashlib.sha256(read_manifest(data.lake, reference)[1].read(MANIFEST)).hexdigest()
         yield {"role": role, "name": name, "dataset": reference, "split": split, "sha256": digest}
+
+
+def verify_champion(
+    client: mlflow.MlflowClient,
+    name: str,
+    version: str,
+    *,
+    keys: Sequence[Key],
+    lake: Lake | None = None,
+    is_deep: bool = False,
+    say: Say,
+) -> tuple[Proof, list[str]]:
+    """Compare a champion with what was promoted; return the statements on it, and what was compared, a sentence each.
+
+    Args:
+        client: of the registry.
+        name: registered model.
+        version: `champion`, or the number of one that is or was.
+        keys: that are trusted.
+        lake: holds chain and data; None: the one that the registry names.
+        is_deep: whether to score it again.
+        say: takes a line of progress.
+
+    Raises:
+        UsageError: the record is not signed.
+        NotFoundError: there is no such model or version, or a data set version is not in the lake any more.
+        IntegrityError: something is not as it was promoted; the message names the place.
+    """
+    record = read_record(registered(client, name), lake, keys=keys)
+    proof = prove(record, record.number(version))
+    return proof, list(_findings(proof, lake or proof.lake, is_deep=is_deep, say=say))
+
+
+def _findings(proof: Proof, lake: Lake, *, is_deep: bool, say: Say) -> Iterator[str]:
+    statement, count = proof.statement, len(proof.record.chain)
+    yield f"{count} statements follow one another, signed by trusted keys; {statement.where} by {statement.signers[0]}"
+    say(f"reading the files of {proof.uri}")
+    candidate = load_version(proof.record.model.versions[proof.version])
+    check_files(proof.promotion, candidate.files)
+    yield f"all {len(candidate.files)} files of the version are those that were promoted; its model is {proof.digest}"
+    yield f"not compared, since they change later: {', '.join(name for name in CHANGING if name != CALIBRATION_FILE)}"
+    check_calibration(proof, candidate.calibration_digest)
+    if proof.promotion.predicate.get(CALIBRATION):
+        yield f"its calibration has the digest {proof.promotion.predicate[CALIBRATION]}"
+    there, gone = check_manifests(proof, lake)
+    for reference in there:
+        say(f"reading the files of {reference}")
+        manifest, home = read_manifest(lake, reference)
+        for difference in verify(manifest, home):
+            raise IntegrityError(f"{reference}: {difference}")
+        yield f"all {len(manifest.files)} files of {reference} are those of its manifest"
+    for reference in gone:
+        if reference not in proof.taken_out:
+            raise NotFoundError(
+                f"{lake.root.uri}: {reference}, on which {proof.uri} was trained or judged, is no longer in the lake, "
+                "and no signed statement on a removal from it was found"
+            )
+        yield f"something was taken out of {reference} after the promotion, so its files cannot be compared"
+    if is_deep and gone:
+        yield "its scores cannot be compared"
+    elif is_deep:
+        yield _scored_again(candidate, proof, lake, say=say)
+
+
+def _scored_again(candidate: LoadedModel, proof: Proof, lake: Lake, *, say: Say) -> str:
+    """Judge again as a statement says, and return in which sense the outcome is the same."""
+    promotion, was, there = proof.promotion, proof.promotion.decision, proof.record.model.versions
+    predicate, where = promotion.predicate, promotion.where
+    before, best = was["champion_before"], was["best_before"]
+    if deleted := sorted({before, best} - {None, *there}):
+        raise NotFoundError(
+            f"{where}: {proof.uri} was compared with version {' and '.join(deleted)}, which was deleted, so it cannot "
+            "be scored again; without --deep everything else is verified"
+        )
+    rivals = Rivals(there.get(before), None if best == before else there[best], was["attempt"])
+    guards = {each["name"]: (each["dataset"], each["split"]) for each in predicate["judged_on"]}
+    target, split = guards.pop("")
+    data = JudgingData(lake=lake, target=target, split=split, guards=guards)
+    policy = replace(restore(Policy, was["policy"]), editors_preferred=False)
+    approvals = proof.record.approvals(proof.version, candidate.files, before=promotion.number)
+    decision = judge(candidate, rivals, data, policy, approvals=approvals, say=say)
+    here = surroundings()
+    other = " and ".join(key for key, value in here.items() if predicate[key] != value)
+    if not other:
+        if decision.scores != was["scores"]:
+            raise IntegrityError(
+                f"{where}: its scores have digest {was['scores']}; on the same kind of processor they are now "
+                f"{decision.scores}"
+            )
+        _compare(decision, was, where, tolerance=0.0)
+        return f"its {decision.documents} documents are scored as they were, to the last bit"
+    _compare(decision, was, where, tolerance=TOLERANCE)
+    bits = "; the scores are the same to the last bit" if decision.scores == was["scores"] else ""
+    return f"with another {other}, each condition comes out as it did, means within {TOLERANCE:g} points{bits}"
+
+
+def _compare(decision: Decision, was: Mapping[str, Any], where: str, *, tolerance: float) -> None:
+    recorded = {each["name"]: each for each in was["checks"] if each["name"] not in NOT_SCORED}
+    found = {each.name: each for each in decision.checks}
+    if recorded.keys() != found.keys():
+        raise IntegrityError(f"{where}: expected the conditions {', '.join(recorded)}, found {', '.join(found)}")
+    for name, check in found.items():
+        if check.is_passed != recorded[name]["is_passed"] or _distance(check, recorded[name]) > tolerance:
+            raise IntegrityError(f"{where}: expected {recorded[name]['reason']}; judged again: {check.reason}")
+
+
+def _distance(check: Check, recorded: Mapping[str, Any]) -> float:
+    """Return how far apart the means of a condition are, percentage points."""
+    measured = recorded["measured"]
+    if check.measured is None or measured is None:
+        return 0.0 if check.measured is None and measured is None else float("inf")
+    return abs(check.measured.mean - float(measured["mean"]))

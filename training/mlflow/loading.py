@@ -1,11 +1,10 @@
-"""Reading a model back by its address: a registered version or name, a run, a run's model, or a folder on this machine.
+"""Reading a model back by its address: a registered version or name, or a folder on this machine.
 
 A registered version's files are read once, into a folder of this process. Their digests are compared with the
 promotion's, where there is one, and with the registry's; the model is made of what was read.
 """
 
 import hashlib
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +27,7 @@ from training.loop.context import choose_device
 from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.mlflow.registry import champion_of_dataset, find_version, registered, versions
 from training.mlflow.runs import connect, fetch_files
-from training.mlflow.stored import FORMS, is_missing, no_address, registered_name, tracking_uri
+from training.mlflow.stored import FORMS, is_missing, registered_name, tracking_uri
 from training.model import LinkModel, check_files, file_digests, folder_digest
 from training.promotions.keys import check_made
 from training.promotions.proof import ADDRESS_FILE, CHANGING, Use, check_use, keys_of, verifies_all
@@ -36,8 +35,6 @@ from training.promotions.record import CHAMPION, MODEL_DIGEST_TAG, ModelVersion,
 
 Find = Callable[[str], tuple[str, str] | None]
 MLMODEL = "MLmodel"  # file of a logged model that names its parts
-_OF_RUN = re.compile(r"runs:/(?P<run>[^/]+)/.+")
-_RUN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +44,7 @@ class LoadedModel:
     Attributes:
         model: both towers.
         uri: its address, an alias resolved to the version it stood for.
-        version: of the registry; None for a run's model or a folder.
-        run_id: run that trained it, where known.
+        version: of the registry; None for a folder.
         calibration: of its evaluation on the data it was trained on; None before that.
         files: of a version: path -> SHA-256, but for those that change later (`training.promotions.proof`).
     """
@@ -56,7 +52,6 @@ class LoadedModel:
     model: LinkModel
     uri: str
     version: ModelVersion | None = None
-    run_id: str | None = None
     calibration: Calibration | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -104,65 +99,69 @@ def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> 
         UsageError: it cannot be opened.
     """
     uri = tracking_uri(tracking)
-    needed = (model for model in models or () if model != CLASS_NAMES)
-    named = next((model for model in needed if ":/" in model or not Path(model).is_dir()), None)
-    if is_missing(uri) and (models is None or named is not None):
-        folder = "" if ":/" in (named or ":/") else "no such folder, and "
-        which = "" if named is None else f"--model {named}: {folder}"
-        raise NotFoundError(
-            f"{which}{uri}: no runs and models are there; train a model, or name another --tracking-uri"
-        )
+    named = [each for each in models or () if each != CLASS_NAMES and (":/" in each or not Path(each).is_dir())]
+    if is_missing(uri) and (models is None or named):
+        which = "".join(f"--model {each}: " for each in named[:1])
+        remedy = "train a model, or name another --tracking-uri"
+        raise NotFoundError(f"{which}{uri}: no runs and models are there; {remedy}")
     return connect(uri)
 
 
-def load(uri: str, client: mlflow.MlflowClient) -> LoadedModel:
-    """Return the model at an address, whether or not it may be used here.
+def load(address: str, client: mlflow.MlflowClient | None, *, is_used: bool = False) -> LoadedModel:
+    """Return the model at an address.
+
+    Args:
+        address: of the model.
+        client: of the store; None: the address is of none.
+        is_used: whether it is to be used, not only measured: it must be allowed here.
 
     Raises:
-        NotFoundError: there is no such model, version, run or folder.
+        NotFoundError: there is no such model, version or folder.
         UsageError: the address has none of the known forms.
-        IntegrityError: the model's files are damaged, or not those that were registered.
+        IntegrityError: the model's files are damaged, or not those that were registered; or it must be proved champion
+            (`training.promotions.proof`), and is not.
+        GateError: it was trained on what was taken out of its lake too long ago.
     """
-    if uri == CLASS_NAMES:
+    if address == CLASS_NAMES:
         return LoadedModel(model=class_names_model(), uri=CLASS_NAMES)
-    uri = f"runs:/{uri}/model" if _RUN_ID.fullmatch(uri) else uri
-    if of_run := _OF_RUN.fullmatch(uri):
-        with download(uri) as folder:
-            return _read(folder, uri, run_id=of_run["run"])
-    if _is_folder(uri):
-        folder = Path(uri).absolute()
-        return _read(_data_folder(folder, "--model", uri) if (folder / MLMODEL).is_file() else folder, str(folder))
-    with _named(uri) as named:
-        return load_version(find_version(client, *named))
+    if ":/" not in address and Path(address).is_dir():
+        if is_used:
+            check_address(address)
+        folder = Path(address).absolute()
+        is_logged = (folder / MLMODEL).is_file()
+        return _read(_data_folder(folder, "--model", address) if is_logged else folder, str(folder))
+    named = registered_name(address)
+    if client is None or (named is None and ":/" in address):
+        raise UsageError(f"--model {address}: expected {FORMS}")
+    try:
+        of = named or (address, CHAMPION)
+        use = permitted(client, *of) if is_used else Use(find_version(client, *of))
+    except NotFoundError as problem:
+        if named:
+            raise
+        raise NotFoundError(f"--model {address}: no such folder, and {problem}; expected {FORMS}") from problem
+    return load_version(use.version, use)
 
 
 def open_model(address: str | None, tracking: str | None, *, dataset: str = "") -> LoadedModel:
     """Return the model at an address of a store, to be used; without one, the champion of the data set NAME[@VERSION].
 
-    Raises:
-        NotFoundError: as `load` and `champion_of_dataset` say.
-        UsageError: likewise.
-        IntegrityError: it must be proved champion (`training.promotions.proof`), and is not.
-        GateError: it was trained on what was taken out of its lake too long ago (`taints.py`).
+    Raises as `load` and `champion_of_dataset` do.
     """
     client = None if address == CLASS_NAMES else open_registry(tracking, [address] if address else None)
-    if address and (client is None or _RUN_ID.fullmatch(address) or _OF_RUN.fullmatch(address) or _is_folder(address)):
-        check_address(address)
-        return load(address, client)
-    assert client is not None
-    with _named(address or champion_of_dataset(client, dataset.partition("@")[0])) as named:
-        version, use = permitted(client, *named)
-    return load_version(version, use)
+    if not address:
+        assert client is not None
+        address = f"models:/{champion_of_dataset(client, dataset.partition('@')[0])}@{CHAMPION}"
+    return load(address, client, is_used=True)
 
 
-def permitted(client: mlflow.MlflowClient, name: str, version: str) -> tuple[ModelVersion, Use]:
-    """Return a version that may be used here, and what its files are compared with; raises as `check_use`."""
+def permitted(client: mlflow.MlflowClient, name: str, version: str) -> Use:
+    """Return a version that may be used here, with what its files are compared with; raises as `check_use`."""
     record = read_record(registered(client, name))
-    number = record.number(version)
-    return record.model.versions[number], check_use(record, number)
+    return check_use(record, record.number(version))
 
 
-def check_address(address: str, *, find: Find = registered_name, tracking: str = "") -> tuple[ModelVersion, Use] | None:
+def check_address(address: str, *, find: Find = registered_name, tracking: str = "") -> Use | None:
     """Refuse a model that may not be used here, by the store that this process is set up with.
 
     Args:
@@ -209,7 +208,7 @@ def check_index(folder: Folder, text: bytes, manifest: IndexManifest, here: Path
             manifest or the statement names.
     """
     checked = check_address(manifest.model)
-    proof = checked and checked[1].proof
+    proof = checked and checked.proof
     if proof is None and not verifies_all():
         return
     check_made(folder, text, keys_of())
@@ -225,22 +224,6 @@ def check_index(folder: Folder, text: bytes, manifest: IndexManifest, here: Path
         )
 
 
-def _is_folder(address: str) -> bool:
-    return ":/" not in address and Path(address).is_dir()
-
-
-@contextmanager
-def _named(address: str) -> Iterator[tuple[str, str]]:
-    """Give name and version, or alias, of a registered model, which may be named alone; explain where there is none."""
-    named = registered_name(address)
-    if named is None and ":/" in address:
-        raise UsageError(f"--model {address}: expected {FORMS}")
-    try:
-        yield named or (address, CHAMPION)
-    except NotFoundError as problem:
-        raise problem if named else no_address(address, problem) from problem
-
-
 def load_version(version: ModelVersion, use: Use | None = None) -> LoadedModel:
     """Return a registered version's model.
 
@@ -253,7 +236,7 @@ def load_version(version: ModelVersion, use: Use | None = None) -> LoadedModel:
         IntegrityError: they are not those that were registered, or promoted.
     """
     with download(version.uri) as folder:
-        return _read(folder, version.uri, version=version, use=use)
+        return _read(folder, version.uri, use or Use(version))
 
 
 def load_logged(path: Path) -> LoadedModel:
@@ -268,14 +251,11 @@ def load_logged(path: Path) -> LoadedModel:
         UsageError: as `check_address` says.
     """
     with tempfile.TemporaryDirectory(prefix="multilink-model-") as scratch:
-        root = _logged_root(path) or path
+        root = _logged_root(path)
         copied = Path(shutil.copytree(root, Path(scratch, "model"), symlinks=True))
         folder = copied / path.relative_to(root)
-        checked = check_address(
-            str(path), find=lambda _: _version_of(copied, folder), tracking=mlflow.get_registry_uri()
-        )
-        version, use = checked or (None, None)
-        return _read(folder, str(path) if version is None else version.uri, version=version, use=use)
+        use = check_address(str(path), find=lambda _: _version_of(copied, folder), tracking=mlflow.get_registry_uri())
+        return _read(folder, str(path) if use is None else use.version.uri, use)
 
 
 def _version_of(root: Path, folder: Path) -> tuple[str, str] | None:
@@ -292,60 +272,43 @@ def _version_of(root: Path, folder: Path) -> tuple[str, str] | None:
     return None if first is None else (first.name, first.version)
 
 
-def _read(
-    folder: Path, uri: str, *, version: ModelVersion | None = None, use: Use | None = None, run_id: str | None = None
-) -> LoadedModel:
+def _read(folder: Path, uri: str, use: Use | None = None) -> LoadedModel:
     """Return the model of a folder, once its files are those that are expected.
 
     Args:
         folder: of the model, in the folder of its logged model where it has one.
         uri: address that it is known by.
-        version: of the registry, whose digest the files must have.
-        use: what else they are compared with.
-        run_id: run that trained it; with a version, that one's.
+        use: a version of the registry, whose digest the files must have, with what else they are compared with.
     """
-    calibration = logged_calibration(folder)
-    files = {} if version is None else version_files(folder)
-    if version is not None:
-        check_files(folder, version.digest or None)
+    root = _logged_root(folder)
+    calibration = read_calibration(root / FILE_NAME) if (root / FILE_NAME).is_file() and root != folder else None
+    files = {} if use is None else version_files(root)
     if use is not None:
+        check_files(folder, use.version.digest or None)
         use.check(files, "" if calibration is None else calibration.digest)
     return LoadedModel(
         model=LinkModel.load(folder, choose_device()),
         uri=uri,
-        version=version,
-        run_id=run_id if version is None else version.run_id,
+        version=None if use is None else use.version,
         calibration=calibration,
         files=files,
     )
 
 
-def version_files(folder: Path) -> dict[str, str]:
-    """Return path -> SHA-256 (hex) of all files of the logged model that a model's folder is in, but `CHANGING`.
+def version_files(root: Path) -> dict[str, str]:
+    """Return path -> SHA-256 (hex) of all files in the folder of a logged model, but `CHANGING`.
 
     Raises:
         IntegrityError: one is a link, whose target could be changed.
     """
-    root = _logged_root(folder) or folder
     if links := sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_symlink()):
         raise IntegrityError(f"{root}: expected files, found a link: {links[0]}")
     return {name: digest for name, digest in file_digests(root).items() if name.partition("/")[0] not in CHANGING}
 
 
-def logged_calibration(folder: Path) -> Calibration | None:
-    """Return the calibration that was logged beside a model's folder, or None where none was.
-
-    Raises:
-        IntegrityError: the file holds no calibration.
-    """
-    root = _logged_root(folder)
-    found = None if root is None else root / FILE_NAME
-    return None if found is None or not found.is_file() else read_calibration(found)
-
-
-def _logged_root(folder: Path) -> Path | None:
-    """Return the folder of the logged model that a model's files are in."""
-    return next((parent for parent in folder.parents if (parent / MLMODEL).is_file()), None)
+def _logged_root(folder: Path) -> Path:
+    """Return the folder of the logged model that a model's files are in; of none, the model's own."""
+    return next((parent for parent in folder.parents if (parent / MLMODEL).is_file()), folder)
 
 
 @contextmanager

@@ -14,16 +14,15 @@ import mlflow
 from mlflow.exceptions import MlflowException
 
 from schemas.console import Say
-from schemas.errors import BuildError, GateError, NotFoundError, UsageError
+from schemas.errors import BuildError, GateError, UsageError
 from schemas.lake import Lake
 from training.metrics.preference import Preference
-from training.mlflow.champions import align, append, change_champion, check_signer, record_of
+from training.mlflow.champions import align, append, check_signer, record_of
 from training.mlflow.gate import Check, Decision, refuse
 from training.mlflow.judging import Rivals, evidence_of, find_judging_data, gate_split, judge
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import STANDARD_POLICY, Policy
-from training.mlflow.registry import find_version
-from training.mlflow.runs import CHOSEN_TAG, COPIED_TAG, DATASET_TAG, LAKE_TAG, PARENT_TAG, VERSION_TAG
+from training.mlflow.runs import CHOSEN_TAG, COPIED_TAG, PARENT_TAG
 from training.promotions.keys import own_signer
 from training.promotions.proof import CALIBRATION, FILES
 from training.promotions.record import (
@@ -31,6 +30,7 @@ from training.promotions.record import (
     BEST,
     BEST_BEFORE,
     CELLS,
+    CHANGED,
     EVALUATED,
     JUDGED,
     STUDY,
@@ -40,6 +40,7 @@ from training.promotions.record import (
 
 Preferred = Callable[[Lake, str, str], Preference | None]  # lake, address of the champion, of the candidate
 MOST_CELLS = 10_000
+REMEMBERED = 100  # champions that a statement names
 ALREADY = Check(name="champion", is_passed=True, reason="it is the champion already")
 
 
@@ -114,9 +115,12 @@ def promote(
         IntegrityError: a model's files are not those that were registered, or the champion's version, or the best
             one's, is not in the registry any more.
     """
-    candidate = find_version(client, name, version)
-    record = (record_of if is_dry_run else align)(client, candidate.name)
-    champion, (target, lake) = record.champion, _target(candidate, lake, dataset)
+    record = (record_of if is_dry_run else align)(client, name)
+    candidate, there = record.model.version(version), record.model.versions
+    champion, lake, dataset = record.champion, lake or candidate.lake, dataset or candidate.dataset
+    if not dataset:
+        raise UsageError(f"{candidate.uri}: expected tags with the data set that it was trained on, found none")
+    target = "@".join(lake.find(dataset))
     for each in {champion, record.best} - {None}:
         record.check_there(str(each))
     if not is_dry_run:
@@ -128,8 +132,8 @@ def promote(
         return Promotion(candidate=candidate, champion=champion, decision=decision, is_dry_run=is_dry_run)
     study, cells = study_of(client, candidate)
     rivals = Rivals(
-        champion=None if champion is None else find_version(client, candidate.name, champion),
-        best=None if record.best in (None, champion) else find_version(client, candidate.name, record.best),
+        champion=there.get(champion or ""),
+        best=None if record.best == champion else there.get(record.best or ""),
         attempt=record.attempt(candidate.version, target, data.split, measure=policy.measure, study=study, cells=cells),
     )
     if policy.editors_preferred and preferred is not None and rivals.champion is not None:
@@ -179,16 +183,11 @@ def count_look(
     if split != gate_split(lake, reference) or record.best is None or version.version in record.champions:
         return None
     study, cells = study_of(client, version)
-    look: dict[str, Any] = {
-        "dataset": reference,
-        "split": split,
-        "champion_before": record.champion,
-        BEST_BEFORE: record.best,
-    }
-    look |= {STUDY: study, CELLS: cells}
+    look: dict[str, Any] = {"dataset": reference, "split": split, STUDY: study, CELLS: cells}
+    look |= {"champion_before": record.champion, BEST_BEFORE: record.best}
     try:
         if not any(each.decision == look for each in record.about(version.version, EVALUATED)):
-            append(client, version, EVALUATED, {"decision": look}, lake=lake)
+            append(client, record, version, EVALUATED, {"decision": look}, lake=lake)
     except (UsageError, BuildError) as problem:
         return str(problem)
     return None
@@ -224,12 +223,12 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
         raise GateError(f"models:/{name}/{previous} was {taint}: it cannot be champion again; promote another")
     if record.promotion(previous) is None:
         raise GateError(f"models:/{name}/{previous}: no statement on its promotion was found; promote another version")
-    restored, best = find_version(client, name, previous), record.best
+    restored, best = record.model.versions[previous], record.best
     if best == now:  # it is no champion any more, so the best one before it is the best again
         best = (promoted.decision.get(BEST_BEFORE) if promoted else None) or previous
     decision = {"is_rollback": True, "version": previous, "champion_before": now, BEST: best}
     evidence = evidence_of(restored, record)
-    if not change_champion(client, record, line[place:], decision=decision, evidence=evidence):
+    if not append(client, record, restored, CHANGED, {"champions": line[place:], "decision": decision, **evidence}):
         raise GateError(
             f"model '{name}': its champion was changed by another process meanwhile; see multilink promotions {name}, "
             "and roll back again if it is still needed"
@@ -246,23 +245,22 @@ def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) ->
     """
     if not by.strip() or ":" in by:
         raise UsageError(f"--by {by!r}: expected the name of a person, without a colon")
-    found = find_version(client, name, version)
-    record, files = align(client, found.name), load_version(found).files
+    record = align(client, name)
+    found = record.model.version(version)
+    files = load_version(found).files
     signer = own_signer()
     own = {signer.public_key.keyid} if signer is not None else set()
     before = record.approvals(found.version, files)
     if not any(each.by == by.strip() and own <= {*each.keys} for each in before):
-        append(client, found, APPROVED, {"approved_by": by.strip(), FILES: files})
+        append(client, record, found, APPROVED, {"approved_by": by.strip(), FILES: files})
     return found
 
 
 def _is_stated(record: Record, champion: LoadedModel) -> bool:
     """Return whether a champion needs no new statement: its promotion is stated, with its files and its calibration."""
     promotion = record.promotion(record.champion or "")
-    if promotion is None:
-        return False
-    stated = promotion.predicate.get(FILES), promotion.predicate.get(CALIBRATION)
-    return stated == (champion.files, champion.calibration_digest)
+    stated = {} if promotion is None else promotion.predicate
+    return (stated.get(FILES), stated.get(CALIBRATION)) == (champion.files, champion.calibration_digest)
 
 
 def _carry_out(
@@ -272,9 +270,11 @@ def _carry_out(
     candidate, decision = promotion.candidate, promotion.decision
     if decision.is_promoted:
         champions = (candidate.version, *record.champions[record.champion == candidate.version :])
-        if change_champion(client, record, champions, decision=promotion.to_json(), evidence=evidence, lake=lake):
+        change = {"champions": champions[:REMEMBERED], "decision": promotion.to_json(), **evidence}
+        if append(client, record, candidate, CHANGED, change, lake=lake):
             return promotion
-        now = record_of(client, candidate.name).champion
+        record = record_of(client, candidate.name)
+        now = record.champion
         if now == candidate.version:
             return replace(promotion, decision=replace(decision, checks=(ALREADY,)))
         before = "none" if promotion.champion is None else f"version {promotion.champion}"
@@ -283,24 +283,5 @@ def _carry_out(
             "have it judged against the new champion"
         )
         promotion = replace(promotion, decision=refuse(decision, "unchanged", reason))
-    append(client, candidate, JUDGED, {"decision": promotion.to_json()}, lake=lake)
+    append(client, record, candidate, JUDGED, {"decision": promotion.to_json()}, lake=lake)
     return promotion
-
-
-def _target(candidate: ModelVersion, lake: Lake | None, dataset: str | None) -> tuple[str, Lake]:
-    """Return the NAME@VERSION a candidate is scored on, and the lake it is in."""
-    tags: Mapping[str, str] = candidate.tags
-    if lake is None and LAKE_TAG not in tags:
-        raise UsageError(f"{candidate.uri}: expected a tag with the lake of its data set, found none; give --lake")
-    lake = lake or Lake.at(tags[LAKE_TAG])
-    if dataset is None and not {DATASET_TAG, VERSION_TAG} <= tags.keys():
-        raise UsageError(f"{candidate.uri}: expected the tags {DATASET_TAG} and {VERSION_TAG}, found {sorted(tags)}")
-    target = dataset or f"{tags[DATASET_TAG]}@{tags[VERSION_TAG]}"
-    try:
-        return "@".join(lake.find(target)), lake
-    except NotFoundError as problem:
-        if dataset is not None:
-            raise
-        raise NotFoundError(
-            f"{candidate.uri} was trained on {target}: {problem}; give its lake with --lake"
-        ) from problem

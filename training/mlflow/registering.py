@@ -12,6 +12,7 @@ import platform
 import re
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ import mlflow
 import mlflow.pyfunc
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from mlflow.entities import Metric
 from mlflow.models import ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, Map, Object, Property, Schema
 
@@ -44,10 +46,9 @@ from training.mlflow.registry import (
     make_name,
     versions,
 )
-from training.mlflow.runs import VERSION_TAG, log_scores
 from training.mlflow.stored import model_name
 from training.model import LinkModel, folder_digest
-from training.promotions.record import MODEL_DIGEST_TAG, TAINTED, ModelVersion
+from training.promotions.record import MODEL_DIGEST_TAG, TAINTED, VERSION_TAG, ModelVersion
 
 CARD_FILE = "model_card.md"
 OWN = ("links", "pairs")
@@ -252,25 +253,24 @@ def _as_installed(package: str) -> str:
 def record_evaluation(
     client: mlflow.MlflowClient, loaded: LoadedModel, report: EvaluationReport, calibration: Calibration | None
 ) -> None:
-    """Keep an evaluation with the run of a model, if it has one, and scores and calibration with the model itself.
+    """Keep an evaluation with the run of a registered model, and scores and calibration with the model itself.
 
     Scores and the calibration are kept for the data set version it was trained on alone, the table for any.
     """
-    if loaded.run_id is None:
+    version, dataset = loaded.version, (report.dataset, report.dataset_version)
+    if version is None or version.run_id is None:
         return
-    is_own = f"{report.dataset}@{report.dataset_version}" == loaded.model.card.data.reference
+    is_own = "@".join(dataset) == loaded.model.card.data.reference
     with tempfile.TemporaryDirectory(prefix="multilink-") as scratch:
         report.write(Path(scratch, FOLDER, f"{report.dataset}-{report.dataset_version}-{report.split}"))
-        client.log_artifacts(loaded.run_id, str(Path(scratch, FOLDER)), FOLDER)
-        found = loaded.version or next(iter(versions(client, run_id=loaded.run_id)), None)
-        if is_own and calibration is not None and found is not None:
+        client.log_artifacts(version.run_id, str(Path(scratch, FOLDER)), FOLDER)
+        if is_own and calibration is not None:
             path = Path(scratch, FILE_NAME)
             path.write_text(calibration.to_json(), encoding="utf-8")
-            attach(client, found, path)
+            attach(client, version, path)
     if is_own:
-        model_id = None if found is None else logged_model(client, found).model_id
-        dataset = (report.dataset, report.dataset_version)
-        log_scores(client, loaded.run_id, metric_values(report), model_id=model_id, dataset=dataset)
+        about = int(time.time() * 1000), 0, logged_model(client, version).model_id, *dataset
+        client.log_batch(version.run_id, metrics=[Metric(*each, *about) for each in metric_values(report).items()])
 
 
 def metric_values(report: EvaluationReport) -> dict[str, float]:

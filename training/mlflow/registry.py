@@ -15,8 +15,7 @@ from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, NotFoundError, UsageError
 from training.evaluation.baselines import NOSTRUCT
-from training.mlflow.runs import DATASET_TAG
-from training.mlflow.stored import PREFIX, no_model
+from training.mlflow.stored import PREFIX
 from training.promotions.record import CHAMPION, ModelVersion, Registered
 
 CHALLENGER = "challenger"
@@ -40,7 +39,8 @@ def registered(client: mlflow.MlflowClient, name: str) -> Registered:
     except MlflowException as problem:
         if problem.error_code not in ABSENT:  # such as a server that does not answer: that is no absence
             raise
-        raise no_model(name, client.tracking_uri, model_names(client)) from problem
+        there = ", ".join(model_names(client)) or "none; another store is named by --tracking-uri"
+        raise NotFoundError(f"no model '{name}' in {client.tracking_uri}; models there: {there}") from problem
     return Registered(
         registry=client.tracking_uri,
         name=model.name,
@@ -80,7 +80,7 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> str:
     names = model_names(client, prefix)
     models = [registered(client, name) for name in names if name != prefix + NOSTRUCT]
     champions = [each.version(CHAMPION) for each in models if CHAMPION in each.aliases]
-    found = [each for each in champions if each.tags.get(DATASET_TAG, dataset) == dataset]
+    found = [each for each in champions if each.dataset.partition("@")[0] in ("", dataset)]
     if not found:
         there = ", ".join(names) or "none"
         raise NotFoundError(f"no champion of '{dataset}' in {client.tracking_uri}; name a --model; models: {there}")
@@ -138,11 +138,11 @@ def logged_model(client: mlflow.MlflowClient, version: ModelVersion) -> LoggedMo
     raise NotFoundError(f"{version.uri}: expected the logged model that it was registered from, found none")
 
 
-def write_row(name: str, write: Callable[[], object]) -> None:
+def write_row(name: str, write: Callable[[], object], note: str = "") -> None:
     """Write a row of a registered model, again where the registry refuses: two processes at one row disturb each other.
 
     Raises:
-        BuildError: the registry refused each time.
+        BuildError: the registry refused each time; the message ends with the note.
     """
     for attempt in range(ATTEMPTS):
         try:
@@ -150,6 +150,6 @@ def write_row(name: str, write: Callable[[], object]) -> None:
             return
         except MlflowException as problem:
             if attempt == ATTEMPTS - 1:
-                why = str(problem).splitlines()[0]
+                why = "; ".join(filter(None, (str(problem).splitlines()[0], note)))
                 raise BuildError(f"model '{name}': the registry could not be written: {why}") from problem
             time.sleep(PAUSE_S * 2**attempt)

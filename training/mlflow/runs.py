@@ -12,7 +12,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from schemas.overrides import flatten
 from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
 from training.mlflow.stored import SQLITE, check_folder, folder_tags, tracking_uri
+from training.promotions.record import DATASET_TAG, LAKE_TAG, VERSION_TAG
 
 ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
 ARTIFACTS = "mlartifacts"
@@ -38,7 +39,7 @@ CURVE_FILE = "training_curve.json"
 PARENT_TAG = "mlflow.parentRunId"
 COPIED_TAG, CHOSEN_TAG = "copied_from", "chosen_from"  # of a copied version; the latter: from how many candidates
 SWEEP_TAG = "sweep"
-DATASET_TAG, VERSION_TAG, RECIPE_TAG, LAKE_TAG = "dataset", "dataset_version", "recipe", "lake"
+RECIPE_TAG = "recipe"
 START_TAG = "start_from"  # of a version: the addresses of the models that it was trained from
 CONFIG_TAG = "config_fingerprint"
 SHOWN, MOST_SHOWN = 6, 160  # characters of a version, and of a run's name
@@ -130,20 +131,6 @@ def open_tracking(explicit: str | None) -> mlflow.MlflowClient:
     return connect(tracking_uri(explicit))
 
 
-@contextmanager
-def _making(uri: str) -> Iterator[None]:
-    """Let one process at a time open a SQLite store: MLflow makes its tables, and two that do so at once both fail."""
-    if not uri.startswith(SQLITE):
-        yield
-        return
-    folder = os.open(Path(uri.removeprefix(SQLITE)).parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
-
-
 def connect(uri: str) -> mlflow.MlflowClient:
     """Return a client of the store, made ready for first use, and make it this process's default.
 
@@ -153,19 +140,21 @@ def connect(uri: str) -> mlflow.MlflowClient:
     check_folder(uri)
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    if uri.startswith(SQLITE):
-        Path(uri.removeprefix(SQLITE)).parent.mkdir(parents=True, exist_ok=True)
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
-    try:
-        with _making(uri):
+    with ExitStack() as opening:
+        if uri.startswith(SQLITE):  # MLflow makes its tables, and of two processes that do so at once both fail
+            folder = Path(uri.removeprefix(SQLITE)).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            opening.callback(os.close, lock := os.open(folder, os.O_RDONLY))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
             client = mlflow.MlflowClient(uri, registry_uri=uri)
             client.search_experiments(max_results=1)
-    except (MlflowException, SQLAlchemyError) as problem:
-        raise UsageError(f"tracking store {uri} cannot be opened: {str(problem).splitlines()[0]}") from problem
-    except ModuleNotFoundError as problem:
-        hint = "install multilink-pipeline[server]"
-        raise UsageError(f"tracking store {uri} cannot be opened: no module {problem.name}; {hint}") from problem
+        except (MlflowException, SQLAlchemyError, ModuleNotFoundError) as problem:
+            hint = "; install multilink-pipeline[server]" if isinstance(problem, ModuleNotFoundError) else ""
+            why = str(problem).splitlines()[0]
+            raise UsageError(f"tracking store {uri} cannot be opened: {why}{hint}") from problem
     return client
 
 
@@ -280,27 +269,6 @@ def finishing(run: TrackedRun) -> Iterator[TrackedRun]:
             run.client.set_terminated(run.id, "KILLED" if isinstance(problem, KeyboardInterrupt) else "FAILED")
         raise
     run.client.set_terminated(run.id, "FINISHED")
-
-
-def log_scores(
-    client: mlflow.MlflowClient,
-    run_id: str,
-    scores: Mapping[str, float],
-    *,
-    model_id: str | None = None,
-    dataset: tuple[str, str] = ("", ""),
-) -> None:
-    """Log final numbers of a run, such as test scores, and of the logged model where one is named.
-
-    Args:
-        client: of the store.
-        run_id: of the run.
-        scores: by name.
-        model_id: of the logged model that they are of.
-        dataset: name and version that it was judged on.
-    """
-    now_ms, of = int(time.time() * 1000), (model_id, *dataset) if model_id else ()
-    client.log_batch(run_id, metrics=[Metric(name, float(value), now_ms, 0, *of) for name, value in scores.items()])
 
 
 def read_artifact(client: mlflow.MlflowClient, run_id: str, name: str) -> str | None:

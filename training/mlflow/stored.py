@@ -11,18 +11,18 @@ behind a server, and artefacts on an object store, have no such paths.
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import UsageError
 from schemas.plugins import OBJECTIVES, SUM, canonical_names
 from schemas.project import setting
 
 SQLITE, DATABASE = "sqlite:///", "mlflow.db"
 PREFIX = "multilink-"
-FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), RUN, runs:/RUN/model, a folder or class-names"
+FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), a folder or class-names"
 FOLDER_TAG = "multilink.folder"
 _COLUMNS = (
     ("experiments", "artifact_location"),
@@ -77,18 +77,6 @@ def model_name(dataset: str, objective: str) -> str:
     return f"{PREFIX}{dataset}-{SUM.join(canonical_names(OBJECTIVES, objective, key='objective'))}"
 
 
-def no_model(name: str, uri: str, names: Iterable[str]) -> NotFoundError:
-    """Return the error for a name that no registered model has."""
-    there = ", ".join(sorted(names))
-    hint = "" if there else "; another store is named by --tracking-uri"
-    return NotFoundError(f"no model '{name}' in {uri}; models there: {there or 'none'}{hint}")
-
-
-def no_address(address: str, problem: NotFoundError) -> NotFoundError:
-    """Return the error for what is neither a folder nor a registered model with a champion."""
-    return NotFoundError(f"--model {address}: no such folder, and {problem}; expected {FORMS}")
-
-
 def folder_tags(uri: str) -> dict[str, str]:
     """Return the tags that hold the folder of a store, for a new experiment of it; none of a server's."""
     return {FOLDER_TAG: _folder(uri)} if uri.startswith(SQLITE) else {}
@@ -100,7 +88,7 @@ def check_folder(uri: str) -> None:
         return
     here = _folder(uri)
     try:
-        with closing(opened(uri)) as database:
+        with closing(sqlite3.connect(f"file:{quote(uri.removeprefix(SQLITE))}?mode=ro", uri=True)) as database:
             was_in = _folders(database) - {here}
     except sqlite3.DatabaseError as problem:  # of a file that is none, MLflow tells after a hundred seconds
         if problem.sqlite_errorcode in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
@@ -112,11 +100,6 @@ def check_folder(uri: str) -> None:
                 f"{uri} was moved or copied from {was}, and its paths of files lead to that folder; "
                 f"mend it with: multilink relocate --tracking-uri {uri}"
             )
-
-
-def opened(uri: str) -> sqlite3.Connection:
-    """Return the database of a store, opened for reading alone."""
-    return sqlite3.connect(f"file:{quote(uri.removeprefix(SQLITE))}?mode=ro", uri=True)
 
 
 def relocate(uri: str) -> tuple[str, int]:

@@ -44,11 +44,8 @@ from training.mlflow.registry import (
 from training.mlflow.runs import (
     CONFIG_TAG,
     CURVE_FILE,
-    DATASET_TAG,
-    LAKE_TAG,
     RECIPE_TAG,
     START_TAG,
-    VERSION_TAG,
     TrackedRun,
     finishing,
     open_tracking,
@@ -56,7 +53,7 @@ from training.mlflow.runs import (
     start_run,
 )
 from training.mlflow.stored import model_name, registered_name
-from training.promotions.record import ModelVersion
+from training.promotions.record import DATASET_TAG, LAKE_TAG, VERSION_TAG, ModelVersion
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 

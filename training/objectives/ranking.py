@@ -11,6 +11,7 @@ Random draws come from streams keyed by seed, split, document id, epoch and step
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -252,7 +253,13 @@ class IntraDocument(Term):
         check_k(self.k, field=f"{self.part}.k")
 
     def losses(self, batch: EncodedBatch) -> Tensor:
-        most = Tk(k=self.k, combine=self.combine)
+        most = _tk(self.k, self.combine)
         most_B = most.own(batch.cosines, batch.sentences, batch.images)
         least_B = -most.own(-batch.cosines, batch.sentences, batch.images)
         return torch.relu(self.margin / 2 - most_B + least_B)
+
+
+@cache
+def _tk(k: str, combine: Combine) -> Tk:
+    """Return TK by these settings, which are checked once and not in every step."""
+    return Tk(k=k, combine=combine)

@@ -1,7 +1,7 @@
 """Whether a champion may be used: by the verified record of promotions, and by the files that were read.
 
 Here statements are compared with the registry, and with the digests of files that are to be used: that takes a few
-small files. `multilink verify` (`training.mlflow.verification`) reads the files of model and data, too, and scores
+small files. `multilink verify` (`training.mlflow.judging`) reads the files of model and data, too, and scores
 again.
 """
 
@@ -19,13 +19,7 @@ from schemas.manifest import read_manifest
 from schemas.project import VARIABLES, VERIFY, setting
 from training.promotions.chain import Statement
 from training.promotions.keys import trusted_keys
-from training.promotions.record import (
-    CHANGED,
-    TAINTED,
-    Record,
-    Signatures,
-    lake_of,
-)
+from training.promotions.record import CHANGED, TAINTED, ModelVersion, Record, Signatures, lake_of
 
 CALIBRATION, FILES = "calibration", "files"  # of a statement: what gives links their probability; all other files
 CALIBRATION_FILE = "calibration.json"
@@ -182,12 +176,14 @@ class Use:
     """A version that may be used, once its files are those that were promoted.
 
     Attributes:
-        promotion: the statement on it; None: there is none, and none is needed.
+        version: of the registry.
+        promotion: the statement on it; None: there is none, or none is needed.
         proof: that it is a champion; None: it need not be proved.
     """
 
-    promotion: Statement | None
-    proof: Proof | None
+    version: ModelVersion
+    promotion: Statement | None = None
+    proof: Proof | None = None
 
     def check(self, files: Mapping[str, str], calibration: str) -> None:
         """Compare files as they were read, and the digest of a calibration, with the promotion's; raises as those."""
@@ -215,7 +211,7 @@ def check_use(record: Record, version: str) -> Use:
         keys_of()
         proof = prove(record, version)
         check_manifests(proof, proof.lake)
-    return Use(record.promotion(version), proof)
+    return Use(record.model.versions[version], record.promotion(version), proof)
 
 
 def _check_taint(record: Record, version: str) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 from securesystemslib.signer import Key
 
-from schemas.errors import IntegrityError, NotFoundError
+from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from training.promotions.chain import Chain, Statement, check_seen, signers_of
 from training.promotions.keys import trusted_keys
@@ -40,6 +40,7 @@ CHANGED, JUDGED, EVALUATED, APPROVED, TAINTED, ADOPTED = (  # events
 CHAMPION, PREVIOUS_CHAMPION = "champion", "previous_champion"  # aliases
 HOME_TAG, COUNT_TAG = "promotions", "promotions_count"  # of a registered model
 MODEL_DIGEST_TAG = "model_digest"  # of a version
+DATASET_TAG, VERSION_TAG, LAKE_TAG = "dataset", "dataset_version", "lake"  # of a version: what it was trained on
 BEST, BEST_BEFORE = "best", "best_before"  # of a decision
 STUDY, CELLS = "study", "cells"  # of a decision: what the version was chosen in, and from how many
 REQUIRED = {  # of the predicate of a statement
@@ -86,6 +87,20 @@ class ModelVersion:
     def digest(self) -> str:
         """Return the digest of its model's files, by the registry; empty: it has none."""
         return self.tags.get(MODEL_DIGEST_TAG, "")
+
+    @property
+    def dataset(self) -> str:
+        """Return the NAME@VERSION that it was trained on, by the registry; empty: that does not say."""
+        return (
+            f"{self.tags[DATASET_TAG]}@{self.tags[VERSION_TAG]}" if {DATASET_TAG, VERSION_TAG} <= {*self.tags} else ""
+        )
+
+    @property
+    def lake(self) -> Lake:
+        """Return the lake that it was trained from; raises a `UsageError` where the registry does not say."""
+        if LAKE_TAG not in self.tags:
+            raise UsageError(f"{self.uri}: expected a tag with the lake of its data set, found none; give --lake")
+        return Lake.at(self.tags[LAKE_TAG])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

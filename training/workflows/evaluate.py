@@ -34,7 +34,7 @@ from training.metrics.scores import Score
 from training.mlflow.loading import LoadedModel, load, open_registry
 from training.mlflow.promotion import count_look
 from training.mlflow.registering import attach, load_nostruct, record_evaluation, write_card
-from training.mlflow.runs import DATASET_TAG, VERSION_TAG, training_curve
+from training.mlflow.runs import training_curve
 from training.mlflow.tracked_training import TrainSummary
 from training.report.evaluation import next_lines, outcome_lines, report_page
 from training.report.examples import example_groups
@@ -252,7 +252,7 @@ def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking
         report,
         card.config,
         kept_epoch=card.epoch,
-        history=() if loaded.run_id is None else training_curve(client, loaded.run_id),
+        history=() if version is None else training_curve(client, str(version.run_id)),
         examples=example_groups(judged.evaluation, manifest, folder, report.split, regions=card.data.region_features),
         statistics=manifest.splits,
         calibration=judged.calibration,
@@ -260,9 +260,8 @@ def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking
     )
     path = write_page(directory, page)
     for written in (path, report.write(directory)):
-        if loaded.run_id is not None:
-            client.log_artifact(loaded.run_id, str(written), REPORT_ARTIFACT)
         if version is not None:
+            client.log_artifact(str(version.run_id), str(written), REPORT_ARTIFACT)
             attach(client, version, written, REPORT_ARTIFACT)
     if version is not None and summary.dataset == card.data.reference:
         write_card(client, version, loaded.model, report)
@@ -282,13 +281,15 @@ def run_training_report(
 
     Where no split has a known link, what needs none is measured on the first that has documents.
     """
-    version, tags = trained.version, trained.version.tags
-    reference = f"{tags[DATASET_TAG]}@{tags[VERSION_TAG]}"
+    version = trained.version
+    reference = version.dataset
     manifest, _ = read_manifest(Lake.at(lake), reference)
     filled = [each for each in (*JUDGED_SPLITS, Split.TRAIN) if manifest.parts("documents", each)]
     split = judged_split(manifest) or filled[0]
     try:
-        summary = run_evaluate(model=version.uri, dataset=reference, lake=lake, split=split, tracking=tracking, say=say)
+        summary = run_evaluate(
+            model=version.uri, dataset=version.dataset, lake=lake, split=split, tracking=tracking, say=say
+        )
     except UsageError as problem:
         say(f"no report: {problem}")
         return None

@@ -94,15 +94,13 @@ def run_compare(
 
 
 def model_names(loaded: Sequence[LoadedModel]) -> list[str]:
-    """Return a short name for each model: name and version where it is registered, else its run or address.
+    """Return a short name for each model: name and version where it is registered, else its address.
 
     No name comes twice.
     """
     names: list[str] = []
     for model in loaded:
         name = f"{model.version.name} {model.version.version}" if model.version else model.uri
-        if name.startswith("runs:/"):
-            name = f"run {name.removeprefix('runs:/')[:8]}"
         taken = names.count(name) + sum(other.startswith(f"{name} (") for other in names)
         names.append(f"{name} ({taken + 1})" if taken else name)
     return names

@@ -6,8 +6,9 @@ step it prints what came of it.
 
 import sys
 
-from training.mlflow.champions import change_champion, record_of
+from training.mlflow.champions import append, record_of
 from training.mlflow.runs import connect
+from training.promotions.record import CHANGED
 
 
 def main(uri: str, name: str, version: str) -> None:
@@ -17,7 +18,8 @@ def main(uri: str, name: str, version: str) -> None:
         record = record_of(client, name)
         print("looked", flush=True)
         sys.stdin.readline()
-        is_won = change_champion(client, record, (version, *record.champions), decision={"version": version})
+        change = {"champions": [version, *record.champions], "decision": {"version": version}}
+        is_won = append(client, record, record.model.versions[version], CHANGED, change)
         print("won" if is_won else "lost", flush=True)
 
 

@@ -8,14 +8,13 @@ from typing import Any
 import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
-from registries import Registry
+from registries import Registry, change_champion
 
 from schemas.errors import BuildError, GateError, IntegrityError, UsageError
 from schemas.lake import Folder, Lake
-from training.mlflow.champions import adopt, align, append, change_champion, record_of
+from training.mlflow.champions import adopt, align, append, record_of
 from training.mlflow.promotion import rollback
 from training.mlflow.registry import find_version, model_names
-from training.mlflow.runs import LAKE_TAG
 from training.promotions.record import COUNT_TAG, TAINTED, Record
 
 WRITES = ("set_registered_model_tag", "set_registered_model_alias", "set_model_version_tag")
@@ -54,9 +53,7 @@ def make_versions(registry: Registry) -> Callable[[mlflow.MlflowClient, str, int
     def make(client: mlflow.MlflowClient, name: str, count: int) -> None:
         client.create_registered_model(name)
         for _ in range(count):
-            client.create_model_version(
-                name, source=str(registry.folder), tags={LAKE_TAG: str(registry.folder / "lake")}
-            )
+            client.create_model_version(name, source=str(registry.folder), tags={"lake": str(registry.folder / "lake")})
 
     return make
 
@@ -144,7 +141,7 @@ def _promote(client: mlflow.MlflowClient, name: str) -> None:
 
 def _taint(client: mlflow.MlflowClient, name: str) -> None:
     if record_of(client, name).taint("1") is None:
-        append(client, find_version(client, name, "1"), TAINTED, TAKEN_OUT)
+        append(client, record_of(client, name), find_version(client, name, "1"), TAINTED, TAKEN_OUT)
 
 
 OPERATIONS: dict[str, Callable[[mlflow.MlflowClient, str], object]] = {

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import mlflow
 import pytest
+from mlflow.entities import Metric
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
@@ -13,7 +14,7 @@ from training.mlflow.loading import load
 from training.mlflow.promotion import promote
 from training.mlflow.registering import attach
 from training.mlflow.registry import find_version, logged_model, versions
-from training.mlflow.runs import connect, log_scores
+from training.mlflow.runs import connect
 from training.model import LinkModel, folder_digest
 
 Register = Callable[[Path], str]
@@ -66,7 +67,8 @@ def test_a_copy_has_all_that_the_original_has(
     client.log_artifacts(original.run_id, str(report), "report")
     attach(client, original, report / "index.html", "report")
     model_id = logged_model(client, original).model_id
-    log_scores(client, original.run_id, {"test_auc": 87.0}, model_id=model_id, dataset=("synthetic", "v1"))
+    score = Metric("test_auc", 87.0, 1, 0, model_id=model_id, dataset_name="synthetic", dataset_digest="v1")
+    client.log_batch(original.run_id, metrics=[score])
     promote(client, "linker", "1", say=print)
 
     copied, is_new = copy_version(client.tracking_uri, "linker", "champion", to=production, say=print)

@@ -20,13 +20,14 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
+from registries import change_champion
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training import listening
 from training.listening import bind
-from training.mlflow.champions import change_champion, record_of
+from training.mlflow.champions import record_of
 from training.mlflow.loading import download, load, open_model, version_files
 from training.mlflow.registry import champion_of_dataset
 from training.mlflow.serving import MAX_BODY_BYTES, make_app
@@ -267,7 +268,7 @@ def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
         stated = {"files": version_files(folder), "calibration": ""}
     decision: dict[str, Any] = {"checks": []}
     record = record_of(client, name)
-    assert change_champion(client, record, ["1"], decision=decision, evidence=stated, lake=registry_lake)
+    assert change_champion(client, record, ["1"], decision=decision, **stated, lake=registry_lake)
     champion = plan.champion(name)
     assert champion == "1"
     first, again = (summary_of(plan.link(name, "synthetic@v1", champion), print) for _ in range(2))

@@ -43,7 +43,7 @@ def test_a_moved_workspace_is_said_and_mended(
     loaded = load("models:/linker/1", client)
     assert loaded.version is not None and loaded.version.tags["lake"] == f"{tmp_path}/{name}/lake"
     assert loaded.version.tags["elsewhere"] == "/other/lake"
-    note = client.download_artifacts(str(loaded.run_id), "note.txt", str(tmp_path))
+    note = client.download_artifacts(str(loaded.version.run_id), "note.txt", str(tmp_path))
     assert Path(note).read_text() == "kept"
     with pytest.raises(UsageError, match="was not moved"):
         relocate(uri)

@@ -310,7 +310,7 @@ def test_a_tainted_champion_cannot_come_back(
         register_model(trained)
         promote(client, "linker", version, say=print)
     taken = {"dataset": "synthetic@v1", "documents": 1, "images": 2}
-    append(client, find_version(client, "linker", "1"), TAINTED, taken)
+    append(client, record_of(client, "linker"), find_version(client, "linker", "1"), TAINTED, taken)
     with pytest.raises(GateError, match="models:/linker/1 was trained on synthetic@v1, out of which 1 documents and 2"):
         rollback(client, "linker")
     assert _aliases(client)["champion"] == "2"

@@ -116,9 +116,7 @@ def test_a_version_carries_its_card_and_what_is_attached_later(
     assert "| objective.similarity.name | `ap` |" in card
 
 
-@pytest.mark.parametrize(
-    "form", ["models:/linker/1", "models:/linker@challenger", "runs:/{run}/model", "{folder}", "{downloaded}"]
-)
+@pytest.mark.parametrize("form", ["models:/linker/1", "models:/linker@challenger", "{folder}", "{downloaded}"])
 def test_every_address_loads_the_same_weights(
     client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path, form: str
 ) -> None:
@@ -139,7 +137,6 @@ def test_every_address_loads_the_same_weights(
         ("models:/linker/7", "versions: 1; aliases: challenger = 1"),
         ("models:/linker@champion", "aliases: challenger = 1"),
         ("models:/liner/1", "no model 'liner' in .*; models there: linker"),
-        ("runs:/0123/model", "no model of multilink there"),
         ("nowhere/at/all", "no such folder, and no model 'nowhere/at/all'"),
     ],
 )
@@ -167,7 +164,6 @@ def test_a_registered_model_whose_files_were_changed_is_not_used(
     (stored / "weights.pt").write_bytes(kept[:-50] + bytes([kept[-50] ^ 1]) + kept[-49:])
     for use in (
         lambda: load("models:/linker/1", client),
-        lambda: load(f"runs:/{version.run_id}/model", client),
         lambda: promote(client, "linker", "1", say=print),
     ):
         with pytest.raises(IntegrityError, match=r"found others: weights\.pt"):
@@ -191,7 +187,6 @@ def test_nothing_that_was_downloaded_is_left(
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     load("models:/linker/1", client)
-    load(f"runs:/{find_version(client, 'linker', '1').run_id}/model", client)
     with pytest.raises(NotFoundError):
         load("models:/linker/7", client)
     keep_start(TrainConfig(training=LoopConfig(start_from=("models:/linker/1",))), Folder(str(tmp_path / "run")))

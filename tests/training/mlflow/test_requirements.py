@@ -34,10 +34,10 @@ import mlflow
 
 model = mlflow.pyfunc.load_model(sys.argv[1])
 from training.linking.rows import example
-from training.mlflow import pyfunc
+from training.mlflow import loading
 
 answers = model.predict(example(model._model_impl.linker.model))
-found = {"sentences": [len(row) for row in answers["similarities"]], "code": pyfunc.__file__}
+found = {"sentences": [len(row) for row in answers["similarities"]], "code": loading.__file__}
 found["modules"] = sorted(sys.modules)
 print(json.dumps(found))
 """
@@ -111,14 +111,14 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["sentences"] and all(found["sentences"])
     assert "timm" in found["modules"] and "apache_beam" not in found["modules"]
-    assert "multilink.zip/training/mlflow/pyfunc.py" in found["code"]
+    assert "multilink.zip/training/mlflow/loading.py" in found["code"]
 
     site = next((tmp_path / "environment").glob("lib/python*/site-packages"))
     for package in OWN:  # where this project is installed, its own code loads the model
         (site / package).symlink_to(ROOT / package)
     done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, check=True)
     installed = json.loads(done.stdout.splitlines()[-1])
-    assert installed["code"] == str(site / "training" / "mlflow" / "pyfunc.py")
+    assert installed["code"] == str(site / "training" / "mlflow" / "loading.py")
     assert installed["sentences"] == found["sentences"]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import mlflow
 import pytest
 from mlflow.store.artifact.models_artifact_repo import ModelsArtifactRepository
-from registries import Registry
+from registries import Registry, change_champion
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import Key
 from typer.testing import CliRunner
@@ -32,8 +32,9 @@ from training.data.loading import load_training_data
 from training.evaluation.models import evaluate_model
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.mlflow import judging, verification
-from training.mlflow.champions import adopt, align, append, change_champion, record_of, relocate_lake, taint
+from training.mlflow import judging
+from training.mlflow.champions import adopt, align, append, record_of, relocate_lake, taint
+from training.mlflow.judging import verify_champion
 from training.mlflow.loading import load_logged, open_model
 from training.mlflow.policy import Guard, Minimum, Policy
 from training.mlflow.promotion import approve, promote, rollback
@@ -41,7 +42,6 @@ from training.mlflow.registering import register
 from training.mlflow.registry import find_version
 from training.mlflow.runs import experiment_id
 from training.mlflow.serving import run_serve
-from training.mlflow.verification import verify_champion
 from training.model import SUMS, LinkModel, seal
 from training.promotions import proof
 from training.promotions.history import championships
@@ -244,7 +244,7 @@ def test_scores_that_come_out_otherwise_are_refused(promoted: Workspace, monkeyp
         ("code", {"code": {**here["code"], "sha256": "0" * 64}}),  # such as of a later release
         ("code and libraries", {"code": {}, "libraries": {}}),
     ):
-        monkeypatch.setattr(verification, "surroundings", lambda changed=changed: here | changed)
+        monkeypatch.setattr(judging, "surroundings", lambda changed=changed: here | changed)
         assert promoted.verify(is_deep=True)[-1] == (
             f"with another {other}, each condition comes out as it did, means within 0.1 points"
         )
@@ -491,7 +491,7 @@ def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, mon
     assert promotion is not None
     decision = {**promotion.decision, "policy": {"forget_within_days": 0}}
     evidence = {name: promotion.predicate[name] for name in ("files", "calibration", "trained_on", "judged_on")}
-    change_champion(client, record_of(client, "linker"), ("1",), decision=decision, evidence=evidence)
+    change_champion(client, record_of(client, "linker"), ("1",), decision=decision, **evidence)
     taint(client, lake, "synthetic", VERSION, documents=1, images=1)
     client.delete_model_version_tag("linker", "1", TAINTED)
     outcomes(GateError, "its policy allows its use for 0 days")
@@ -584,7 +584,13 @@ def test_an_approval_that_nobody_stated_is_none(workspace: Workspace, monkeypatc
     assert promote(client, "linker", "1", policy=policy, say=print).decision.is_promoted
     assert workspace.verify()
     decision = {**record_of(client, "linker").changes[-1].decision, "approved_by": "Bo"}
-    append(client, find_version(client, "linker", "1"), CHANGED, {"champions": ["1"], "decision": decision})
+    append(
+        client,
+        record_of(client, "linker"),
+        find_version(client, "linker", "1"),
+        CHANGED,
+        {"champions": ["1"], "decision": decision},
+    )
     with pytest.raises(IntegrityError, match=r"000004\.json: approved by Bo; expected a statement of that approval"):
         workspace.verify()
 
@@ -734,7 +740,7 @@ def test_a_taint_waives_no_check_of_data_that_is_there(workspace: Workspace, mon
     taken = {"dataset": f"synthetic@{VERSION}", "documents": 1, "images": 1}
     for is_stated in (False, True):
         if is_stated:
-            append(client, version, TAINTED, taken)
+            append(client, record_of(client, "linker"), version, TAINTED, taken)
         with _flipped(next(folder.rglob("*.parquet"))), pytest.raises(IntegrityError, match=r"\.parquet"):
             workspace.verify(is_deep=True)
         hidden = folder.rename(workspace.folder / "hidden")  # as a takedown leaves it, under another name

@@ -13,10 +13,11 @@ from typing import Any
 import mlflow
 import pytest
 from cryptography.fernet import Fernet
+from registries import change_champion
 
 from orchestration.local.supervisor import MARK_VARIABLE, Supervisor
 from orchestration.local.up import mlflow_service
-from training.mlflow.champions import align, change_champion
+from training.mlflow.champions import align
 from training.mlflow.promotion import rollback
 from training.mlflow.runs import connect
 
