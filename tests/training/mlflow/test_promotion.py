@@ -69,7 +69,7 @@ def test_mistakes_are_named(
     register_model(trained)
     with pytest.raises(NotFoundError, match="no version '9'"):
         promote(client, "linker", "9", say=print)
-    with pytest.raises(NotFoundError, match="no data set .synthetic."):
+    with pytest.raises(NotFoundError, match="no data set 'synthetic'"):
         promote(client, "linker", "1", lake=Lake.at(str(tmp_path)), say=print)
     client.delete_model_version_tag("linker", "1", "lake")
     with pytest.raises(UsageError, match="give --lake"):
