@@ -25,8 +25,7 @@ from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import DatasetIdentity, TrainingData
-from training.data.ragged import Ragged
-from training.data.streams import stream
+from training.data.ragged import Ragged, stream
 from training.model import LinkModel
 
 THEME = re.compile(r"(\w+)(?:: [\w ]+)? on painted canvas")

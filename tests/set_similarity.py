@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from training.similarity.assignment import edge_counts, match
+from training.similarity.assignment import match
+from training.similarity.similarity import edge_counts
 
 KINDS = ("dc", "tk", "ap")
 

@@ -21,8 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from schemas.errors import ConfigError
 from schemas.links import CellsNote
-from training.data.ragged import Float32, Floats, Int64
-from training.data.streams import stream
+from training.data.ragged import Float32, Floats, Int64, stream
 
 EXACT_BELOW = 100_000  # images
 EXACT_ROWS = 50_000  # left by a filter

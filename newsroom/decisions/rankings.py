@@ -20,7 +20,7 @@ from newsroom.decisions.records import Ranking, ShownPicture, article_digest
 from newsroom.search.queries import Query
 from newsroom.search.search import SearchResult
 from schemas.errors import UsageError
-from training.data.streams import stream
+from training.data.ragged import stream
 
 COMPARED = 100  # pictures of each model's ranking that take part
 SHOWN = 20

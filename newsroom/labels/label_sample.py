@@ -21,8 +21,7 @@ from schemas.links import LINK_SCHEMA
 from schemas.manifest import Manifest
 from schemas.parts import read_part
 from schemas.versions import fingerprint
-from training.data.ragged import Int64
-from training.data.streams import stream
+from training.data.ragged import Int64, stream
 from training.linking.shards import LINKS
 from training.metrics.intervals import Interval
 from training.metrics.labelled import (

@@ -206,7 +206,7 @@ def delete_command(
         raise UsageError(f"{reference}: expected NAME@VERSION")
     found = options.known_dataset(lake, reference)
     from pipelines.sweep import delete_version
-    from training.promotions.history import needed_by_champions
+    from training.promotions.proof import needed_by_champions
 
     home = options.known_lake(lake)
     gone = delete_version(home, found, needed_by=needed_by_champions(home), dry_run=not is_sure)

@@ -62,7 +62,7 @@ def promotions_command(
     """
     from training.mlflow.champions import adopt, record_of
     from training.mlflow.loading import open_registry
-    from training.promotions.history import championships, lines
+    from training.promotions.proof import championships, lines
 
     client = open_registry(tracking, [f"models:/{name}"])
     record = adopt(client, name) if is_adopted else record_of(client, name)

@@ -27,8 +27,7 @@ from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import split_parts
 from training.data.mapped import Arrays, numbers
-from training.data.ragged import Bool, Int64, Ragged, UInt64, hash_keys, set_keys
-from training.data.streams import stream
+from training.data.ragged import Bool, Int64, Ragged, UInt64, hash_keys, set_keys, stream
 from training.data.views import ALL_SENTENCES, TextView
 
 HASHES, ROLES = "images.list.element.hash", "sentences.list.element.role"

@@ -9,11 +9,17 @@ A choice is what sentences and images of some documents take part in a step. An 
 some rows of a document can be drawn (Hessel 2019, suppl. 2: ten of each). A choice looks to an objective like a set of
 documents that hold the chosen rows alone, so that choices can be made of choices. The draw's stream is keyed by seed,
 document id, epoch and step.
+
+Everything random in the training core is drawn from a stream whose key says what it is for (`("batches", seed,
+epoch)`): the same key gives the same numbers on every machine, for any number of workers. So no generator has a state
+that must be saved, passed on or kept in step between workers.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -26,7 +32,7 @@ import torch
 from torch import Tensor
 
 from schemas.errors import UsageError
-from training.data.streams import stream
+from schemas.versions import canonical_json
 
 Bool = npt.NDArray[np.bool_]
 Float32 = npt.NDArray[np.float32]
@@ -36,6 +42,30 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 UInt64 = npt.NDArray[np.uint64]
+StreamKey = str | int
+
+
+def stream(*key: StreamKey) -> np.random.Generator:
+    """Return the generator of a key: Philox under the SHA-256 of the key's canonical JSON."""
+    return np.random.Generator(np.random.Philox(key=np.frombuffer(_digest(key)[:16], dtype=np.uint64)))
+
+
+def seed_of(*key: StreamKey) -> int:
+    """Return the seed of a key for a generator that takes one integer (torch's), in [0, 2^63)."""
+    return int.from_bytes(_digest(key)[:8], "little") >> 1
+
+
+@contextmanager
+def seeded(device: torch.device, *key: StreamKey) -> Iterator[None]:
+    """Make torch's random numbers inside depend on the key alone, and leave its generators as they were."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(seed_of(*key))
+        yield
+
+
+def _digest(key: tuple[StreamKey, ...]) -> bytes:
+    return hashlib.sha256(canonical_json(list(key)).encode()).digest()
 
 
 def require_finite(values: npt.ArrayLike, what: str) -> None:

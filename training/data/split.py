@@ -21,8 +21,7 @@ from training.data.documents import DocumentSet, joined
 from training.data.index import WINDOW, SplitIndex, index_arrays, index_of
 from training.data.lake import Columns, read_split
 from training.data.mapped import cache_folder, content_of, from_arrays, make_room, mapped, to_arrays
-from training.data.ragged import Int64
-from training.data.streams import stream
+from training.data.ragged import Int64, stream
 from training.data.views import TextView, viewed
 
 CACHE_FORMAT = 3

@@ -19,8 +19,7 @@ from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.tables import to_table
 from training.data.documents import DocumentSet
-from training.data.ragged import Floats, Int64
-from training.data.streams import stream
+from training.data.ragged import Floats, Int64, stream
 from training.metrics.links import (
     FULLY_LINKED,
     DocumentScores,

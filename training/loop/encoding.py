@@ -66,9 +66,8 @@ def prepare_batch(model: LinkModel, split: TrainingSplit, positions: Int64, draw
     )
 
 
-def encode_batch(model: LinkModel, batch: PreparedBatch) -> EncodedBatch:
-    """Return a batch encoded by a model; dropout, if it is in training mode, is drawn by torch's generators."""
-    device = model.device
+def encode_batch(model: LinkModel, batch: PreparedBatch, device: torch.device) -> EncodedBatch:
+    """Return a batch encoded by a model on its device; dropout, in training mode, is drawn by torch's generators."""
     with autocast(model, device):
         text_ND, image_MD = model.text(batch.sentences), model.image(batch.images)
     relations = None

@@ -21,8 +21,8 @@ from schemas.errors import ConfigError, MultilinkError
 from training.config import LoopConfig, TrainConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
+from training.data.ragged import seeded
 from training.data.split import Sample, sample
-from training.data.streams import seeded
 from training.loop.context import Context, FindModel
 from training.model import LinkModel, ModelCard
 from training.relations import count_labels, known_rates

@@ -6,7 +6,7 @@
         best/         the model of the epoch kept so far, where that is an earlier one
 
 There is no random state to save: every draw of the core comes from a stream keyed by seed and position
-(`training.data.streams`), so seed, epoch and step *are* the random state. One checkpoint is written an epoch, whole
+(`training.data.ragged`), so seed, epoch and step *are* the random state. One checkpoint is written an epoch, whole
 or not at all, and the one before is removed once it has been reported.
 
 The learning rate of a step is a pure function of the settings, the step, the epoch and the plateaus so far:

@@ -24,7 +24,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from schemas.errors import BuildError
-from training.data.streams import seeded
+from training.data.ragged import seeded
 from training.loop.context import Context
 from training.loop.encoding import PreparedBatch, encode_batch, losses
 from training.model import LinkModel
@@ -208,6 +208,7 @@ class _BatchLoss(nn.Module):
     def __init__(self, model: LinkModel) -> None:
         super().__init__()
         self.model = model
+        self.device = model.device
 
     def forward(self, batch: PreparedBatch | None) -> tuple[Tensor, EncodedBatch | None]:
         anchor = next(parameter for parameter in self.model.parameters() if parameter.requires_grad)
@@ -215,8 +216,8 @@ class _BatchLoss(nn.Module):
         if batch is None:
             return nothing, None
         draw_key = batch.draw_key
-        with seeded(self.model.device, "tower", draw_key.seed, draw_key.epoch, draw_key.step):
-            encoded = encode_batch(self.model, batch)
+        with seeded(self.device, "tower", draw_key.seed, draw_key.epoch, draw_key.step):
+            encoded = encode_batch(self.model, batch, self.device)
         loss = losses(self.model.card.config.objective, encoded).mean()
         return loss if loss.requires_grad else loss + nothing, _detached(encoded)
 

@@ -15,8 +15,7 @@ from torch import nn
 
 from schemas.configs import NonNegativeFloat, Settings
 from schemas.errors import UsageError
-from training.data.ragged import Bool, Float32, Float64, Floats, require_finite
-from training.data.streams import stream
+from training.data.ragged import Bool, Float32, Float64, Floats, require_finite, stream
 from training.metrics.scores import LEVEL, Score
 from training.model import LinkModel
 

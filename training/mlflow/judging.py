@@ -78,23 +78,6 @@ NOT_HELD_OUT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rivals:
-    """What a candidate is judged against.
-
-    Attributes:
-        champion: if there is one.
-        best: the best champion, where that is another.
-        attempt: how many candidates the best champion has met with this one.
-        preference: of editors, between champion and candidate.
-    """
-
-    champion: ModelVersion | None
-    best: ModelVersion | None
-    attempt: int
-    preference: Preference | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingData:
     """The data that candidates are judged on.
@@ -132,11 +115,13 @@ def find_judging_data(lake: Lake, target: str, *, split: str, guards: Sequence[G
 
 def judge(
     candidate: LoadedModel,
-    rivals: Rivals,
     data: JudgingData,
     policy: Policy,
     *,
+    rivals: Sequence[ModelVersion],
+    attempt: int,
     approvals: Sequence[Approval] = (),
+    preference: Preference | None = None,
     say: Say,
 ) -> Decision:
     """Return the decision by the models' scores.
@@ -146,17 +131,19 @@ def judge(
 
     Args:
         candidate: to be judged; a registered version.
-        rivals: what it is judged against.
         data: data sets and splits.
         policy: settings of the rule.
+        rivals: what it is judged against: the champion, if there is one, and the best champion where that is another.
+        attempt: how many candidates the best champion has met with this one.
         approvals: of the candidate.
+        preference: of editors, between champion and candidate.
         say: takes a line of progress.
 
     Raises:
         UsageError: a model cannot be scored on a data set.
         IntegrityError: a model's files are not those that were registered.
     """
-    models = [candidate, *(load_version(each) for each in (rivals.champion, rivals.best) if each is not None)]
+    models = [candidate, *map(load_version, rivals)]
 
     def contest(reference: str, split: str, measure: Measure, count: int = 2) -> Contest:
         scored: dict[str, Evaluation] = {}
@@ -167,14 +154,14 @@ def judge(
         found = [scored[each.digest] for each in models[:count]]
         by = {By.LANGUAGE, *(each.by for each in policy.groups)} if reference == data.target else ()
         groups = {str(each): _groups(data.lake, reference, split, each) for each in by}
-        return contest_of(reference, split, found, measure, attempt=rivals.attempt, groups=groups)
+        return contest_of(reference, split, found, measure, attempt=attempt, groups=groups)
 
     own = contest(data.target, data.split, policy.measure, count=len(models))
     guards = {
         guard.dataset: contest(*data.guards[guard.dataset], guard.measure)
-        for guard in (policy.guards if rivals.champion is not None else ())
+        for guard in (policy.guards if rivals else ())
     }
-    decision = decide(own, policy, guards=guards, latest=data.latest, approvals=approvals, preference=rivals.preference)
+    decision = decide(own, policy, guards=guards, latest=data.latest, approvals=approvals, preference=preference)
     if any(chose_epoch(candidate.model.card, each) for each in (own, *guards.values())):
         decision = refuse(decision, "held out", NOT_HELD_OUT)
     return decision
@@ -337,13 +324,13 @@ def _scored_again(candidate: LoadedModel, proof: Proof, lake: Lake, *, say: Say)
             f"{where}: {proof.uri} was compared with version {' and '.join(deleted)}, which was deleted, so it cannot "
             "be scored again; without --deep everything else is verified"
         )
-    rivals = Rivals(there.get(before), None if best == before else there[best], was["attempt"])
+    rivals = [there[each] for each in dict.fromkeys((before, best)) if each]
     guards = {each["name"]: (each["dataset"], each["split"]) for each in predicate["judged_on"]}
     target, split = guards.pop("")
     data = JudgingData(lake=lake, target=target, split=split, guards=guards)
     policy = replace(restore(Policy, was["policy"]), editors_preferred=False)
     approvals = proof.record.approvals(proof.version, candidate.files, before=promotion.number)
-    decision = judge(candidate, rivals, data, policy, approvals=approvals, say=say)
+    decision = judge(candidate, data, policy, rivals=rivals, attempt=was["attempt"], approvals=approvals, say=say)
     here = surroundings()
     other = " and ".join(key for key, value in here.items() if predicate[key] != value)
     if not other:

@@ -19,7 +19,7 @@ from schemas.lake import Lake
 from training.metrics.preference import Preference
 from training.mlflow.champions import align, append, check_signer, record_of
 from training.mlflow.gate import Check, Decision, refuse
-from training.mlflow.judging import Rivals, evidence_of, find_judging_data, gate_split, judge
+from training.mlflow.judging import evidence_of, find_judging_data, gate_split, judge
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import STANDARD_POLICY, Policy
 from training.mlflow.runs import CHOSEN_TAG, COPIED_TAG, PARENT_TAG
@@ -116,7 +116,7 @@ def promote(
             one's, is not in the registry any more.
     """
     record = (record_of if is_dry_run else align)(client, name)
-    candidate, there = record.model.version(version), record.model.versions
+    candidate = record.model.version(version)
     champion, lake, dataset = record.champion, lake or candidate.lake, dataset or candidate.dataset
     if not dataset:
         raise UsageError(f"{candidate.uri}: expected tags with the data set that it was trained on, found none")
@@ -131,18 +131,22 @@ def promote(
         decision = Decision(checks=(ALREADY,), dataset=target, split=data.split, policy=policy)
         return Promotion(candidate=candidate, champion=champion, decision=decision, is_dry_run=is_dry_run)
     study, cells = study_of(client, candidate)
-    rivals = Rivals(
-        champion=there.get(champion or ""),
-        best=None if record.best == champion else there.get(record.best or ""),
-        attempt=record.attempt(candidate.version, target, data.split, measure=policy.measure, study=study, cells=cells),
-    )
-    if policy.editors_preferred and preferred is not None and rivals.champion is not None:
-        rivals = replace(rivals, preference=preferred(lake, rivals.champion.uri, candidate.uri))
+    rivals = [record.model.versions[each] for each in dict.fromkeys((champion, record.best)) if each]
+    is_asked = policy.editors_preferred and champion is not None
     promotion = Promotion(
         candidate=candidate,
         champion=champion,
         decision=judge(
-            loaded, rivals, data, policy, approvals=record.approvals(candidate.version, loaded.files), say=say
+            loaded,
+            data,
+            policy,
+            rivals=rivals,
+            attempt=record.attempt(
+                candidate.version, target, data.split, measure=policy.measure, study=study, cells=cells
+            ),
+            approvals=record.approvals(candidate.version, loaded.files),
+            preference=preferred(lake, rivals[0].uri, candidate.uri) if preferred and is_asked else None,
+            say=say,
         ),
         is_dry_run=is_dry_run,
         best=record.best,

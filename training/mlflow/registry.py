@@ -6,8 +6,9 @@ the files of a version. `loading.py` reads a model back.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import mlflow
 from mlflow.entities import LoggedModel
@@ -61,12 +62,17 @@ def versions(client: mlflow.MlflowClient, **of: str) -> list[ModelVersion]:
     where = " and ".join(
         f"{key if key in ATTRIBUTES else f'tags.{key}'} = '{value}'" for key, value in of.items() if value
     )
-    found: list[ModelVersion] = []
-    page = None
-    while page is None or page.token:
-        page = client.search_model_versions(where or None, page_token=page.token if page else None)
-        found += map(_version, page)
+    found = map(_version, _all(partial(client.search_model_versions, where or None)))
     return sorted(found, key=lambda item: -int(item.version))
+
+
+def _all(search: Callable[..., Any]) -> Iterator[Any]:
+    """Yield what a search of the registry finds, of all its pages."""
+    page = search()
+    yield from page
+    while page.token:
+        page = search(page_token=page.token)
+        yield from page
 
 
 def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> str:
@@ -92,11 +98,7 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> str:
 
 def model_names(client: mlflow.MlflowClient, prefix: str = "") -> list[str]:
     """Return the names of the registered models that begin with a prefix, sorted."""
-    names, page = list[str](), None
-    while page is None or page.token:
-        page = client.search_registered_models(page_token=page.token if page else None)
-        names += [model.name for model in page if model.name.startswith(prefix)]
-    return sorted(names)
+    return sorted(each.name for each in _all(client.search_registered_models) if each.name.startswith(prefix))
 
 
 def make_name(client: mlflow.MlflowClient, name: str) -> None:

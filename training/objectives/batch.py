@@ -15,8 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from schemas.errors import UsageError
-from training.data.ragged import Int64, Ragged
-from training.data.streams import stream
+from training.data.ragged import Int64, Ragged, stream
 from training.similarity.similarity import SetSimilarity
 
 

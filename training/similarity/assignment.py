@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from lapjv import lapjv
 from scipy.optimize import linear_sum_assignment
@@ -72,8 +71,8 @@ class Problems:
     edges: Int64
 
     @classmethod
-    def of(cls, sentences: Ragged, images: Ragged, sets: Int64, others: Int64, k: str) -> Problems:
-        """Return the problem of sentence set `sets[p]` against image set `others[p]` for every pair `p`."""
+    def of(cls, sentences: Ragged, images: Ragged, sets: Int64, others: Int64, edges: Int64) -> Problems:
+        """Return the problem of `edges[p]` edges of sentence set `sets[p]` and image set `others[p]` for each `p`."""
         n, m = sentences.counts[sets], images.counts[others]
         return cls(
             tops=sentences.offsets[sets],
@@ -81,7 +80,7 @@ class Problems:
             heights=np.minimum(n, m),
             widths=np.maximum(n, m),
             is_turned=n > m,
-            edges=edge_counts(n, m, k),
+            edges=edges,
         )
 
     @property
@@ -97,26 +96,6 @@ class Problems:
     def steps(self, matrix_width: int) -> tuple[Int64, Int64]:
         """Return how far apart rows, and columns, of a problem are among the matrix's entries laid out row by row."""
         return np.where(self.is_turned, 1, matrix_width), np.where(self.is_turned, matrix_width, 1)
-
-
-def edge_counts(sentences: npt.ArrayLike, images: npt.ArrayLike, k: str) -> Int64:
-    """Return how many edges or maxima count for sets of the given sizes (arrays that broadcast).
-
-    `min`: min(n, m); `half`: half of it rounded up; a fraction: that share of it rounded up; a count: at most min(n,
-    m).
-
-    >>> edge_counts([2, 5], [3, 3], "half").tolist()
-    [1, 2]
-    """
-    smaller: Int64 = np.minimum(np.asarray(sentences, np.int64), np.asarray(images, np.int64))
-    if k == "min":
-        return smaller
-    if k == "half":
-        return (smaller + 1) // 2
-    value = float(k)
-    if value >= 1:
-        return np.minimum(smaller, int(value))
-    return np.ceil(np.round(value * smaller, 9)).astype(np.int64)
 
 
 def match(weights: Floats, k: int, matching: Matching | str) -> tuple[Int64, Int64]:
@@ -168,7 +147,7 @@ def match_batch(
     sentences: Ragged,
     images: Ragged,
     *,
-    k: str,
+    edges: Int64,
     matching: Matching | str,
 ) -> Edges:
     """Return the matching of every block of an N x M matrix: sentence set `i` (rows) against image set `j` (columns).
@@ -178,18 +157,18 @@ def match_batch(
             step's own check (`training.loop.step`) then says so.
         sentences: which rows are of which of the B sentence sets.
         images: which columns are of which of the C image sets.
-        k: see `edge_counts`.
+        edges: B x C, how many edges each matching has; at most as many as its smaller set has members.
         matching: see `match`.
 
     Returns:
         Edges whose pair `(i, j)` is number `i * C + j`.
 
-    >>> edges = match_batch(torch.eye(2), Ragged.of([2]), Ragged.of([2]), k="min", matching="exact")
-    >>> edges.entries.tolist()
+    >>> found = match_batch(torch.eye(2), Ragged.of([2]), Ragged.of([2]), edges=np.array([[2]]), matching="exact")
+    >>> found.entries.tolist()
     [0, 3]
     """
     sets, others = (numbers.ravel() for numbers in np.indices((len(sentences), len(images))))
-    return _match(weights, Problems.of(sentences, images, sets, others, k), Matching(matching))
+    return _match(weights, Problems.of(sentences, images, sets, others, edges.ravel()), Matching(matching))
 
 
 def match_own(
@@ -197,19 +176,19 @@ def match_own(
     sentences: Ragged,
     images: Ragged,
     *,
-    k: str,
+    edges: Int64,
     matching: Matching | str,
 ) -> Edges:
     """Return the matching of the diagonal blocks alone, sentence set `i` against image set `i`: pair number `i`.
 
-    Arguments as of `match_batch`.
+    Arguments as of `match_batch`, but of `edges` there are B.
 
-    >>> edges = match_own(torch.eye(2), Ragged.of([1, 1]), Ragged.of([1, 1]), k="min", matching="exact")
-    >>> edges.entries.tolist(), edges.pairs.tolist()
+    >>> found = match_own(torch.eye(2), Ragged.of([1, 1]), Ragged.of([1, 1]), edges=np.ones(2, int), matching="exact")
+    >>> found.entries.tolist(), found.pairs.tolist()
     ([0, 3], [0, 1])
     """
     sets = np.arange(len(sentences))
-    return _match(weights, Problems.of(sentences, images, sets, sets, k), Matching(matching))
+    return _match(weights, Problems.of(sentences, images, sets, sets, edges), Matching(matching))
 
 
 def assign(gains: Floats, problems: Problems) -> Int64:
@@ -224,7 +203,7 @@ def assign(gains: Floats, problems: Problems) -> Int64:
         negative number) of the problem's first entry where a row stays out.
 
     >>> sizes, first = Ragged.of([2]), np.zeros(1, np.int64)
-    >>> problems = Problems.of(sizes, sizes, first, first, "min")
+    >>> problems = Problems.of(sizes, sizes, first, first, sizes.counts)
     >>> assign(np.array([[0.9, 0.8], [0.7, 0.1]]), problems).tolist()
     [1, 2]
     """

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,7 +21,7 @@ from schemas.configs import require
 from schemas.plugins import SIMILARITIES, Group
 from training.data.ragged import Int64, Ragged, to_device
 from training.parts import PartSettings
-from training.similarity.assignment import Edges, Matching, edge_counts, match_batch, match_own
+from training.similarity.assignment import Edges, Matching, match_batch, match_own
 
 
 class Combine(StrEnum):
@@ -76,6 +77,26 @@ def check_k(k: str, *, field: str) -> None:
         value = 0.0
     is_k = 0 < value < 1 or (value >= 1 and value == value // 1)
     require(is_k, field=field, value=k, rule="expected min, half, a fraction such as 0.25, or a count such as 5")
+
+
+def edge_counts(sentences: npt.ArrayLike, images: npt.ArrayLike, k: str) -> Int64:
+    """Return how many edges or maxima count for sets of the given sizes (arrays that broadcast).
+
+    `min`: min(n, m); `half`: half of it rounded up; a fraction: that share of it rounded up; a count: at most min(n,
+    m).
+
+    >>> edge_counts([2, 5], [3, 3], "half").tolist()
+    [1, 2]
+    """
+    smaller: Int64 = np.minimum(np.asarray(sentences, np.int64), np.asarray(images, np.int64))
+    if k == "min":
+        return smaller
+    if k == "half":
+        return (smaller + 1) // 2
+    value = float(k)
+    if value >= 1:
+        return np.minimum(smaller, int(value))
+    return np.ceil(np.round(value * smaller, 9)).astype(np.int64)
 
 
 def own_blocks(matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
@@ -234,11 +255,13 @@ class Ap(SetSimilarity):
 
     def blocks(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
         shape = len(sentences), len(images)
-        edges = match_batch(matrix_NM, sentences, images, k=self.k, matching=self.matching)
+        counts_BC = edge_counts(sentences.counts[:, None], images.counts[None, :], self.k)
+        edges = match_batch(matrix_NM, sentences, images, edges=counts_BC, matching=self.matching)
         return _selected_means(matrix_NM, edges, shape[0] * shape[1]).view(shape)
 
     def own(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
-        edges = match_own(matrix_NM, sentences, images, k=self.k, matching=self.matching)
+        counts_B = edge_counts(sentences.counts, images.counts, self.k)
+        edges = match_own(matrix_NM, sentences, images, edges=counts_B, matching=self.matching)
         return _selected_means(matrix_NM, edges, len(sentences))
 
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from schemas.errors import ConfigError
-from training.data.ragged import Float32
-from training.data.streams import stream
+from training.data.ragged import Float32, stream
 from training.settings import PACKAGED, TRAINED
 from training.text.vocabulary import Subwords, Vocabulary, in_language, tokenize
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from training.data.streams import seed_of, stream
+from training.data.ragged import seed_of, stream
 
 
 def test_a_key_always_gives_the_same_numbers() -> None:

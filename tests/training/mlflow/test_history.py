@@ -16,7 +16,7 @@ from training.mlflow.copying import copy_version
 from training.mlflow.policy import Policy
 from training.mlflow.promotion import approve, promote, rollback
 from training.mlflow.runs import connect
-from training.promotions.history import championships
+from training.promotions.proof import championships
 
 Register = Callable[[Path], str]
 

@@ -28,7 +28,7 @@ from schemas.manifest import read_manifest
 from training import listening
 from training.listening import bind
 from training.mlflow.champions import record_of
-from training.mlflow.loading import download, load, open_model, version_files
+from training.mlflow.loading import load, load_version, open_model
 from training.mlflow.registry import champion_of_dataset
 from training.mlflow.serving import MAX_BODY_BYTES, make_app
 from training.model import LinkModel
@@ -264,8 +264,7 @@ def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
     client.create_registered_model(name)
     client.create_model_version(name, source=client.get_model_version("linker", "1").source)
     assert plan.champion(name) is None
-    with download(f"models:/{name}/1") as folder:
-        stated = {"files": version_files(folder), "calibration": ""}
+    stated = {"files": load_version(find_version(client, name, "1")).files, "calibration": ""}
     decision: dict[str, Any] = {"checks": []}
     record = record_of(client, name)
     assert change_champion(client, record, ["1"], decision=decision, **stated, lake=registry_lake)

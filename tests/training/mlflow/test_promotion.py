@@ -24,8 +24,8 @@ from training.mlflow.policy import Guard, Measure, Minimum, Policy
 from training.mlflow.promotion import Promotion, count_look, promote, rollback
 from training.mlflow.registry import find_version
 from training.model import LinkModel
-from training.promotions.history import championships
 from training.promotions.keys import make_key
+from training.promotions.proof import championships
 from training.promotions.record import TAINTED
 from training.recipes import RECIPES
 

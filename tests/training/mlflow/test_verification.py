@@ -44,9 +44,8 @@ from training.mlflow.runs import experiment_id
 from training.mlflow.serving import run_serve
 from training.model import SUMS, LinkModel, seal
 from training.promotions import proof
-from training.promotions.history import championships
 from training.promotions.keys import accepts_index, make_key, public_path, sign_index, trusted_keys
-from training.promotions.proof import ADDRESS_FILE, keys_of
+from training.promotions.proof import ADDRESS_FILE, championships, keys_of
 from training.promotions.record import CHANGED, MODEL_DIGEST_TAG, TAINTED
 from training.towers.vectors import LinearSettings, SentenceSettings
 from training.workflows.evaluate import run_evaluate

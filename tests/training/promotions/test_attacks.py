@@ -19,7 +19,7 @@ from schemas.errors import IntegrityError, NotFoundError
 from schemas.lake import Folder
 from schemas.versions import canonical_json
 from training.promotions.chain import PAYLOAD_TYPE
-from training.promotions.history import championships
+from training.promotions.proof import championships
 from training.promotions.record import (
     ADOPTED,
     APPROVED,

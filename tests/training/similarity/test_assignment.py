@@ -9,6 +9,7 @@ from scipy.optimize import linear_sum_assignment
 
 from training.data.ragged import Ragged
 from training.similarity.assignment import Problems, assign
+from training.similarity.similarity import edge_counts
 
 SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 
@@ -16,7 +17,8 @@ SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 def problems_of(sentences: list[int], images: list[int], k: str = "min") -> Problems:
     """Return every pair's problem."""
     sets, others = (numbers.ravel() for numbers in np.indices((len(sentences), len(images))))
-    return Problems.of(Ragged.of(sentences), Ragged.of(images), sets, others, k)
+    edges = edge_counts(np.array(sentences)[sets], np.array(images)[others], k)
+    return Problems.of(Ragged.of(sentences), Ragged.of(images), sets, others, edges)
 
 
 def blocks_of(gains: np.ndarray, sentences: list[int], images: list[int]) -> list[np.ndarray]:

@@ -9,7 +9,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import linear_sum_assignment
 
 from training.data.ragged import Ragged
-from training.similarity.assignment import Matching, edge_counts, match, match_batch, match_own
+from training.similarity.assignment import Matching, match, match_batch, match_own
+from training.similarity.similarity import edge_counts
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5))
 WEIGHTS = SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=st.integers(-8, 8).map(lambda x: x / 8)))
@@ -69,7 +70,7 @@ def test_at_most_leaves_out_what_is_below_zero_and_keeps_zero() -> None:
 def test_what_is_not_finite_counts_as_zero(odd: float, others: list[float], expected: list[int]) -> None:
     weights = torch.tensor([odd, *others]).reshape(2, 2)
     for matrix in (weights, weights.double(), weights.bfloat16()):
-        edges = match_batch(matrix, Ragged.of([2]), Ragged.of([2]), k="min", matching=Matching.EXACT)
+        edges = match_batch(matrix, Ragged.of([2]), Ragged.of([2]), edges=np.array([[2]]), matching=Matching.EXACT)
         assert edges.entries.tolist() == expected
         assert edges.is_selected.all()
 
@@ -77,8 +78,9 @@ def test_what_is_not_finite_counts_as_zero(odd: float, others: list[float], expe
 def test_own_pairs_are_the_diagonal_blocks() -> None:
     weights = torch.from_numpy(np.random.default_rng(1).uniform(-1, 1, (6, 7)))
     sets = Ragged.of([2, 4]), Ragged.of([3, 4])
-    own = match_own(weights, *sets, k="half", matching=Matching.EXACT)
-    every = match_batch(weights, *sets, k="half", matching=Matching.EXACT)
+    edges = edge_counts(sets[0].counts[:, None], sets[1].counts, "half")
+    own = match_own(weights, *sets, edges=edges.diagonal(), matching=Matching.EXACT)
+    every = match_batch(weights, *sets, edges=edges, matching=Matching.EXACT)
     expected = [sorted(every.entries[every.is_selected & (every.pairs == pair)].tolist()) for pair in (0, 3)]
     found = [sorted(own.entries[own.is_selected & (own.pairs == pair)].tolist()) for pair in (0, 1)]
     assert found == expected

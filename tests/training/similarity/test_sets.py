@@ -10,8 +10,8 @@ from set_similarity import KINDS, set_similarity
 from schemas.errors import ConfigError
 from schemas.plugins import SIMILARITIES, find_part
 from training.data.ragged import Ragged
-from training.similarity.assignment import Matching, edge_counts
-from training.similarity.similarity import Combine, SetSimilarity, Tk
+from training.similarity.assignment import Matching
+from training.similarity.similarity import Combine, SetSimilarity, Tk, edge_counts
 
 MATRIX = torch.tensor([[0.9, 0.1, -0.2], [0.8, 0.3, -0.4]])
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
