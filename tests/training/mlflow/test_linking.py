@@ -264,10 +264,9 @@ def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
     client.create_registered_model(name)
     client.create_model_version(name, source=client.get_model_version("linker", "1").source)
     assert plan.champion(name) is None
-    stated = {"files": load_version(find_version(client, name, "1")).files, "calibration": ""}
-    decision: dict[str, Any] = {"checks": []}
     record = record_of(client, name)
-    assert change_champion(client, record, ["1"], decision=decision, **stated, lake=registry_lake)
+    stated = {"files": load_version(record.model.version("1")).files, "calibration": "", "decision": {"checks": []}}
+    assert change_champion(client, record, ["1"], **stated, lake=registry_lake)
     champion = plan.champion(name)
     assert champion == "1"
     first, again = (summary_of(plan.link(name, "synthetic@v1", champion), print) for _ in range(2))
