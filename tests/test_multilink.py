@@ -36,9 +36,10 @@ def picture(number: int, colour: str) -> Image.Image:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with sixteen documents."""
+def workspace(tmp_path_factory: pytest.TempPathFactory, template: Path) -> Path:
+    """Return a folder with sixteen documents and an empty store."""
     folder = tmp_path_factory.mktemp("own")
+    shutil.copy(template, folder / "mlflow.db")
     lines = []
     for number in range(16):
         colours = [COLOURS[(number + place) % 6] for place in range(3)]

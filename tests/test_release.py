@@ -123,7 +123,7 @@ def test_an_installed_multilink_links_two_pictures_without_the_repository(instal
     assert (tmp_path / "linked" / "index.html").is_file()  # its template is package data
 
 
-@pytest.mark.slow
+@pytest.mark.trial  # `test_recorded_web.py` has where it is looked for
 def test_the_recorded_web_is_found_where_its_package_is_installed(installed: Path, tmp_path: Path) -> None:
     without = run(installed / "multilink", "demo", folder=tmp_path)
     assert without.returncode == 2

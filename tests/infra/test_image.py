@@ -1,34 +1,24 @@
-"""The image, built by a real builder from a clean root, and the chart's programs in it as the chart starts them.
+"""The image, built by a real builder from a clean root, and the programs in it.
 
     debootstrap   a minimal Debian 12                     in place of   python:3.11-slim-bookworm
     go install    Beam's boot program                     in place of   Beam's own image
     buildah       every line of infra/Dockerfile, without a registry and without a daemon
 
 Half an hour, 45 GB of disk while it lasts, root. It finds what a reader does not: a package that needs a compiler, a
-file that is not copied, a program that writes where it may not.
+file that is not copied.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import shutil
 import subprocess
-import sys
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from control_plane import wait_for
-from pods import Machine, Objects, network
-from programs import RELEASE, objects, template
 
 pytestmark = [pytest.mark.infra, pytest.mark.timeout(3600)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,103 +136,3 @@ def test_the_definitions_load(builder: Builder, image: str) -> None:
     """Every module that Dagster's code server imports is in the image, and the code is that of the working tree."""
     listed = "from orchestration.dagster.definitions import definitions; print(len(list(definitions().assets)))"
     assert int(builder("run", image, "--", "python", "-c", listed).splitlines()[-1]) >= 5
-
-
-@pytest.fixture(scope="module")
-def machine(
-    builder: Builder, image: str, chart: Objects, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Machine]:
-    """The image's files, a network of its own, and a PostgreSQL in it under the name that the chart is told."""
-    initdb = max(Path("/usr/lib/postgresql").glob("*/bin/initdb"), default=None)
-    if initdb is None or shutil.which("bwrap") is None:
-        pytest.skip("PostgreSQL's server programs (Debian: postgresql) or bubblewrap are not on this machine")
-    root, folder = Path(builder("mount", image).strip()), tmp_path_factory.mktemp("pods")
-    config = json.loads(builder("inspect", image))["Docker"]["config"]["Env"]
-    names = [name for kind, name in chart if kind == "Service"]
-    (root / "etc" / "hosts").write_text(f"127.0.0.1 localhost db.example {' '.join(names)}\n", encoding="utf-8")
-    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
-    secrets = {"multilink": keys, "multilink-postgres": {"postgresql-password": "p/w@"}}
-    variables = dict(variable.split("=", 1) for variable in config)
-    with network("multilink-image"), database(initdb.parent, "multilink-image", "p/w@"):
-        yield Machine(root=root, environment=variables, secrets=secrets, folder=folder, network="multilink-image")
-
-
-@contextlib.contextmanager
-def database(programs: Path, network_name: str, password: str) -> Iterator[None]:
-    """Run a PostgreSQL that asks for a password, with the databases of the chart, on the port of the chart."""
-    with tempfile.TemporaryDirectory(prefix="multilink-pg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        (Path(folder) / "password").write_text(password, encoding="utf-8")
-        shutil.chown(folder, "nobody")
-        user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
-
-        def run(program: str, *arguments: str) -> None:
-            command = ["ip", "netns", "exec", network_name, *user, programs / program, *arguments]
-            subprocess.run(command, cwd="/", check=True, stdout=subprocess.DEVNULL)
-
-        data = ["-D", f"{folder}/data"]
-        access = ["--username=multilink", f"--pwfile={folder}/password", "--auth=scram-sha-256", "--auth-local=trust"]
-        run("initdb", *data, *access, "--no-sync", "--encoding=UTF8")
-        run("pg_ctl", *data, "-w", "-l", f"{folder}/log", "-o", f"-k {folder} -c fsync=off", "start")
-        try:
-            for name in ("dagster", "mlflow"):
-                run("createdb", "-h", folder, "-U", "multilink", name)
-            yield
-        finally:
-            run("pg_ctl", *data, "-m", "immediate", "stop")
-
-
-@pytest.fixture(scope="module")
-def chart() -> Objects:
-    return objects(template())
-
-
-@pytest.fixture(scope="module")
-def pods(machine: Machine, chart: Objects) -> Iterator[Machine]:
-    """The chart's four pods, started in the order in which a person would read them; each passes its probes."""
-    with contextlib.ExitStack() as running:
-        for name in ("mlflow", "code", "webserver", "daemon"):
-            running.enter_context(machine.running(chart, f"{RELEASE}-{name}"))
-        yield machine
-
-
-def test_a_pods_root_is_read_only_and_its_volumes_are_not(machine: Machine, chart: Objects) -> None:
-    for path, writable in (("/opt", False), ("/settings", False), ("/usr/local/lib", False), ("/tmp", True)):
-        done = machine.run(chart, f"{RELEASE}-code", ["touch", f"{path}/x"])
-        assert (done.returncode == 0) is writable, done.stderr
-    for path in ("/dagster", "/home/multilink"):
-        assert machine.run(chart, f"{RELEASE}-code", ["touch", f"{path}/x"]).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "probes"),
-    [
-        ("mlflow", ("startupProbe", "readinessProbe", "livenessProbe")),
-        ("code", ("startupProbe", "readinessProbe", "livenessProbe")),
-        ("webserver", ("startupProbe", "readinessProbe", "livenessProbe")),
-        ("daemon", ("livenessProbe",)),
-    ],
-)
-def test_a_pod_starts_and_passes_its_probes(pods: Machine, chart: Objects, name: str, probes: tuple[str, ...]) -> None:
-    for probe in probes:
-        wait_for(partial(pods.passes, chart, f"{RELEASE}-{name}", probe), f"{name} passes its {probe}", 300)
-
-
-def test_the_webserver_shows_what_the_code_server_loads(pods: Machine) -> None:
-    """Through the workspace, the service's name and gRPC: what a reader of Dagster's page would see."""
-    query = "{repositoriesOrError{... on RepositoryConnection{nodes{location{name} jobs{name}}}}}"
-    ask = "import sys, urllib.request as u; print(u.urlopen(u.Request('http://ml-webserver:3000/graphql',"
-    ask += " sys.argv[1].encode(), {'Content-Type': 'application/json'}), timeout=60).read().decode())"
-    answer = pods.run(objects(template()), f"{RELEASE}-webserver", ["python", "-c", ask, json.dumps({"query": query})])
-    assert answer.returncode == 0, answer.stderr
-    (repository,) = json.loads(answer.stdout)["data"]["repositoriesOrError"]["nodes"]
-    assert repository["location"]["name"] == "multilink"
-    assert {"rebuild", "train", "promote", "link"} <= {job["name"] for job in repository["jobs"]}
-
-
-def test_mlflow_answers_by_the_name_that_the_settings_give_and_by_no_other(pods: Machine, chart: Objects) -> None:
-    look = "import sys, mlflow; print(mlflow.MlflowClient(sys.argv[1]).search_experiments()[0].name)"
-    tracking = chart["ConfigMap", f"{RELEASE}-environment"]["data"]["MLFLOW_TRACKING_URI"]
-    found = pods.run(chart, f"{RELEASE}-code", ["python", "-c", look, tracking])
-    assert found.stdout.strip() == "Default", found.stderr
-    refused = pods.run(chart, f"{RELEASE}-code", ["python", "-c", look, "http://db.example:5000"])
-    assert "Invalid Host header" in refused.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,22 +38,3 @@ def within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         return Outcome(status, *capsys.readouterr())
 
     return run_here
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Run:
-    """The same as a program that imports all by itself."""
-
-    def run(*arguments: str | Path) -> Outcome:
-        done = subprocess.run(
-            [sys.executable, "-m", "orchestration", *map(str, arguments)],
-            check=False,
-            cwd=tmp_path,
-            env=clean_environment(),
-            capture_output=True,
-            text=True,
-            timeout=500,
-        )
-        return Outcome(done.returncode, done.stdout, done.stderr)
-
-    return run

@@ -136,9 +136,10 @@ def test_scores_of_a_file_are_those_worked_by_hand(within: Run, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("empty_store")
-def test_from_documents_to_links(within: Run, program: Run, tmp_path: Path) -> None:
+def test_from_documents_to_links(within: Run, tmp_path: Path) -> None:
     source = write_documents(tmp_path / "own", extra=('{"id": "broken',))
-    built = program("build", "documents", "--set", f"source.documents={source}", "--lake", "lake", "--json")
+    settings = ("--set", f"source.documents={source}", "--set", "features.images=grid")
+    built = within("build", "documents", *settings, "--lake", "lake", "--json")
     assert built.status == 0, built.err
     assert {"dataset", "version", "path", "splits", "failures"} <= built.json.keys()
     assert sum(split["documents"] for split in built.json["splits"].values()) == 24
@@ -148,17 +149,7 @@ def test_from_documents_to_links(within: Run, program: Run, tmp_path: Path) -> N
     assert within("datasets", "list", "--lake", "lake").out == f"{reference} *\n"
     assert "broken-record" in within("datasets", "show", "documents", "--lake", "lake").out
     assert within("datasets", "verify", reference, "--deep", "--lake", "lake", "--json").json["intact"] is True
-    other = within(
-        "build",
-        "documents",
-        "--set",
-        f"source.documents={source}",
-        "--set",
-        "splits.seed=1",
-        "--lake",
-        "lake",
-        "--json",
-    )
+    other = within("build", "documents", *settings, "--set", "splits.seed=1", "--lake", "lake", "--json")
     differences = within("datasets", "diff", reference, "documents", "--lake", "lake").out
     assert "config.splits.seed: 0 -> 1" in differences
 
@@ -173,13 +164,13 @@ def check_training(within: Run, tmp_path: Path, reference: str) -> str:
     """Train, evaluate and promote a model; return its address."""
     trained = within(
         *("train", "--dataset", reference, "--recipe", "tiny", "--lake", "lake", "--no-report", "--json"),
-        *("--set", "training.epochs=6", "--set", "dimensions=64", "--set", "objective.similarity=dc"),
+        *("--set", "training.epochs=2", "--set", "dimensions=64", "--set", "objective.similarity=dc"),
     )
     assert trained.status == 0, trained.err
     values = trained.json
     assert {"run_id", "model", "version", "epochs", "best_epoch", "best_validation_loss"} <= values.keys()
     assert values["model"] == "multilink-documents-cross-document"
-    assert values["epochs"] == 6
+    assert values["epochs"] == 2
 
     model = f"models:/{values['model']}/{values['version']}"
     assert f"no probability: multilink evaluate --model {model}" in trained.out
@@ -317,7 +308,7 @@ def test_the_released_format_trains_without_any_image_file(within: Run, tmp_path
 @pytest.mark.parametrize("after", ["images", pytest.param("documents", marks=pytest.mark.trial)])
 def test_a_build_that_is_stopped_says_so_and_the_same_command_goes_on(tmp_path: Path, after: str) -> None:
     """Whatever Beam makes of Ctrl-C: it comes as soon as the folder that builds write is there."""
-    path = write_documents(tmp_path / "own", count=150)
+    path = write_documents(tmp_path / "own", count=60)
     set_ = [f"source.documents={path}", "features.images=", "features.sentences="]
     command = ["build", "documents", "--lake", "lake", *(part for each in set_ for part in ("--set", each))]
     running = start(*command, folder=tmp_path, environment=clean_environment())
@@ -353,7 +344,7 @@ def test_what_a_library_makes_of_an_interrupt_is_one(capsys: pytest.CaptureFixtu
         run([], _wrapping(is_interrupted=False))
 
 
-MOMENTS_S = {"demo": (0.0, 0.2, 0.6, 1.5, 3.0, 6.0), "train": (0.0, 0.6, 2.0)}
+MOMENTS_S = {"demo": (0.0, 0.2, 0.6, 1.5, 3.0, 6.0), "train": (0.0, 1.5)}
 
 
 def heeds_interrupts(pid: int) -> bool:

@@ -8,11 +8,12 @@ import pytest
 
 from orchestration.config import MONTHLY, WEEKLY, DatasetSettings, RayWhere, Settings, load_settings, read_settings
 from orchestration.demo.recorded_web import dumps_of, web_settings
-from orchestration.local.up import DEMO_SETTINGS, prepare
+from orchestration.local.up import DEMO_SETTINGS, Ports, make_services, mlflow_page, prepare
 from pipelines.config import datasets
 from schemas.errors import ConfigError, MultilinkError, NotFoundError
 
 INFRA = Path(__file__).resolve().parents[2] / "infra"
+PORTS = Ports(code=1, dagster=2, mlflow=3, pages=4)
 
 
 def test_without_a_file_every_data_set_is_there_and_nothing_starts_by_itself() -> None:
@@ -113,3 +114,17 @@ def test_an_objective_with_a_recipe_of_its_own_name_is_trained_by_it() -> None:
     dataset = DatasetSettings(name="diy", objectives=("nostruct", "closed-form"), train_recipe="tiny")
     dataset.check_training()
     assert [dataset.recipe_of(each) for each in dataset.objectives] == ["tiny", "closed-form"]
+
+
+def test_a_server_that_the_settings_name_is_used_and_no_other_is_started(tmp_path: Path) -> None:
+    own, given = Settings().relative_to(tmp_path), Settings(tracking_uri="http://mlflow:5000").relative_to(tmp_path)
+    assert [each.name for each in make_services(tmp_path, own, PORTS)] == [
+        "mlflow",
+        "code",
+        "webserver",
+        "daemon",
+        "pages",
+    ]
+    assert [each.name for each in make_services(tmp_path, given, PORTS)] == ["code", "webserver", "daemon", "pages"]
+    assert mlflow_page(own, PORTS) == "http://127.0.0.1:3"
+    assert mlflow_page(given, PORTS) == "http://mlflow:5000"

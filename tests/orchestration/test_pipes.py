@@ -26,7 +26,7 @@ from PIL import Image
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster import pipes
 from orchestration.dagster.pipes import StepPipes, job_name
-from orchestration.steps import Step, build, index
+from orchestration.steps import Step, build
 from pipelines.turns import turn_of_build
 from schemas.errors import BuildError
 from schemas.lake import Lake
@@ -141,16 +141,6 @@ def test_a_build_is_reported_stage_by_stage_and_a_mistake_as_what_it_is(
     assert isinstance(problem, dg.Failure) and not problem.allow_retries
     assert "did you mean 'dedupe.radius'?" in str(problem.description)
     assert closed_with(instance) == ["ConfigError"]
-
-
-def test_an_error_of_any_class_arrives_as_what_it_is(instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    """A class may be defined anywhere, and errors that are no person's fault are worth another attempt."""
-    lake = str(tmp_path / "lake")
-    missing = do(partial(index, lake=lake, dataset="none@1", model="class-names"), instance)
-    assert isinstance(missing, dg.Failure) and not missing.allow_retries
-    (tmp_path / "documents.jsonl").write_text("")
-    empty = do(partial(build_of(tmp_path), settings=(f"source.documents={tmp_path}/b.jsonl", *NO_FEATURES)), instance)
-    assert isinstance(empty, dg.Failure)
 
 
 def test_progress_is_in_the_runs_log_while_the_step_runs_and_a_death_is_an_error(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.demo import recorded_web
 from orchestration.demo.recorded_web import dumps_of, recording_at, scraping, serving
-from schemas.errors import BuildError
+from schemas.errors import BuildError, NotFoundError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server's process is found in /proc")
 
@@ -69,3 +71,13 @@ def test_dumps_that_are_added_while_a_build_runs_are_the_next_ones(tmp_path: Pat
         (own / "RS_added-001.zst").write_bytes(b"")
         assert settings[0] == f"source.dump={own / 'RS_recorded.zst'}"
     assert dumps_of(own) == [own / "RS_recorded.zst", own / "RS_added-001.zst"]
+
+
+def test_without_a_clone_the_package_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded_web, "__file__", str(tmp_path / "orchestration" / "demo" / "recorded_web.py"))
+    with pytest.raises(NotFoundError):
+        recording_at()
+    package, ignored = tmp_path / "installed" / recorded_web.PACKAGE, shutil.ignore_patterns("images", "news")
+    shutil.copytree(Path(__file__).parents[1] / "replay", package, ignore=ignored)
+    monkeypatch.syspath_prepend(package.parent)
+    assert recording_at() == package / "recording"

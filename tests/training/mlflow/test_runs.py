@@ -9,6 +9,7 @@ from threading import Thread
 
 import mlflow
 import pytest
+from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
 from schemas.configs import resolve
@@ -129,6 +130,22 @@ def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> No
     names = {item.path for item in client.list_artifacts(run.id)}
     assert names == {"config.json", "training_curve.json"}
     assert (tmp_path / "store" / "mlartifacts" / run.id / "artifacts" / "config.json").is_file()
+
+
+def test_epochs_that_a_server_did_not_take_come_with_a_later_one() -> None:
+    """None is lost and none comes twice; after each failure more epochs pass before the next attempt."""
+    sent, is_away = list[list[int]](), iter([True, True, False, False, False])
+
+    class Client:
+        def log_batch(self, run_id: str, metrics: list[Metric]) -> None:
+            if next(is_away):
+                raise MlflowException("no answer")
+            sent.append([metric.step for metric in metrics])
+
+    run = TrackedRun(client=Client(), id="r", tags={})  # type: ignore[arg-type]
+    assert all(run.log_epoch({"epoch": float(epoch), "train_loss": 0.5}) for epoch in range(1, 12))
+    assert not run.log_epoch({"epoch": 3.0, "train_loss": 0.5})
+    assert sent == [[*range(1, 10)], [10], [11]]
 
 
 @pytest.mark.parametrize(("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED")])

@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -18,6 +15,7 @@ import psutil
 import pytest
 import ray
 import ray.train
+from forked import Running, clean_environment, start
 from ray.cluster_utils import Cluster
 
 from schemas.configs import resolve
@@ -131,12 +129,15 @@ def test_a_killed_driver_is_resumed_as_one_run_with_the_same_weights(
     tracking = f"sqlite:///{tmp_path}/mlflow.db"
     where = {"lake": lake.root.uri, "dataset": "synthetic", "tracking": tracking, "workers": workers}
     arguments, known = where | {"config": resolve(CONFIG)}, set(runs_folder(lake).names())
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER, json.dumps(arguments)], stdout=subprocess.DEVNULL)
+    (tmp_path / "driver.py").write_text(DRIVER)
+    driver = start(
+        json.dumps(arguments), folder=tmp_path, environment=clean_environment(), program=tmp_path / "driver.py"
+    )
     try:
         run_id = _wait_for_epoch(lake, tracking, 3, driver, known)
     finally:
-        os.kill(driver.pid, signal.SIGKILL)
-        driver.wait()
+        driver.process.kill()
+        driver.finish()
 
     client = connect(tracking)
     assert client.get_run(run_id).info.status == "RUNNING"
@@ -154,16 +155,16 @@ def test_a_killed_driver_is_resumed_as_one_run_with_the_same_weights(
     assert_same_weights(model, train_undisturbed(CONFIG, lake, tmp_path / "alone"), 1e-4)
 
 
-def _wait_for_epoch(lake: Lake, tracking: str, epoch: int, driver: "subprocess.Popen[bytes]", known: set[str]) -> str:
+def _wait_for_epoch(lake: Lake, tracking: str, epoch: int, driver: Running, known: set[str]) -> str:
     """Return the id of the new run that has logged an epoch, once there is one."""
     deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline and driver.poll() is None:
+    while time.monotonic() < deadline and driver.process.is_alive():
         for run_id in set(runs_folder(lake).names()) - known:
             points = [] if run_id == TASKS else connect(tracking).get_metric_history(run_id, "train_loss")
             if any(point.step >= epoch for point in points):
                 return run_id
         time.sleep(0.02)
-    raise AssertionError(f"no epoch {epoch} after {PATIENCE_S} s; the driver's status is {driver.poll()}")
+    raise AssertionError(f"no epoch {epoch} after {PATIENCE_S} s; the driver's status is {driver.process.exitcode}")
 
 
 def test_what_a_callback_raises_is_raised_at_the_end_and_workers_have_the_priority_of_the_command() -> None:
