@@ -65,11 +65,12 @@ class Workspace:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def workspace(tmp_path_factory: pytest.TempPathFactory, template: Path) -> Workspace:
     """Two champions, one after the other, and two versions of a data set."""
     home = tmp_path_factory.mktemp("operating")
     lake = ROOT / "tests" / "fixtures" / "formats" / "0.1.0" / "lake" / "datasets"
     shutil.copytree(lake, home / "demo" / "lake" / "datasets")
+    shutil.copy(template, home / "demo" / "mlflow.db")
     (home / "multilink.toml").write_text('lake = "demo/lake"\ntracking_uri = "sqlite:///demo/mlflow.db"\n')
     (home / "policy.toml").write_text("min_documents = 2\n")
     made = Workspace(home)

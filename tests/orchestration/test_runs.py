@@ -518,12 +518,12 @@ def test_every_asset_is_tried_again(tmp_path: Path) -> None:
     }
 
 
-def test_the_newest_model_of_a_version_is_found(tmp_path: Path) -> None:
+def test_the_newest_model_of_a_version_is_found(tmp_path: Path, empty_store: str) -> None:
     from training.mlflow.runs import connect
 
-    tracking, name = f"sqlite:///{tmp_path / 'mlflow.db'}", "multilink-diy-cross-document"
-    plan = Plan(settings=Settings(lake=str(tmp_path), tracking_uri=tracking, datasets=(DatasetSettings(name="diy"),)))
-    client = connect(tracking)
+    name, datasets = "multilink-diy-cross-document", (DatasetSettings(name="diy"),)
+    plan = Plan(settings=Settings(lake=str(tmp_path), tracking_uri=empty_store, datasets=datasets))
+    client = connect(empty_store)
     client.create_registered_model(name)
     client.create_model_version(name, source=str(tmp_path), tags={"dataset_version": "v1"})
     found = plan.model_of("diy", "v1", "cross-document")

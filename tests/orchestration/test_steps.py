@@ -121,6 +121,6 @@ def test_settings_of_another_type_are_a_mistake(settings: dict[str, Any], words:
         from_json({"step": link.__name__, "settings": settings})
 
 
-def test_without_a_model_there_is_no_champion(tmp_path: Path) -> None:
-    settings = Settings(lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+def test_without_a_model_there_is_no_champion(tmp_path: Path, empty_store: str) -> None:
+    settings = Settings(lake=str(tmp_path / "lake"), tracking_uri=empty_store)
     assert Plan(settings=settings).champion("multilink-diy-nostruct") is None

@@ -36,7 +36,7 @@ NOISE, SIZES = 3.0, (6, 9)
 def trained(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[LinkModel, DocumentSet]:
     """A model of documents without an order, and test documents with one."""
     folder, world = tmp_path_factory.mktemp("fitting"), lakes.World(noise=NOISE, sentences=SIZES, images=SIZES)
-    made = {split: lakes.make_documents(split, 60, world) for split in Split}
+    made = {split: lakes.make_documents(split, 120, world) for split in Split}
     made[Split.TEST] = lakes.in_order(made[Split.TEST], 1.0)
     lake: Lake = lakes.write_lake(str(folder / "lake"), made, is_named=True)
     config = override(recipe("closed-form"), ["dimensions=8"])
@@ -146,7 +146,7 @@ def test_a_version_of_another_data_set_chooses_as_a_file_of_its_documents_does(
 ) -> None:
     model, _ = trained
     world = lakes.World(noise=NOISE, sentences=SIZES, images=SIZES)
-    made = {Split.TEST: lakes.in_order(lakes.make_documents(Split.TEST, 60, world), 1.0)}
+    made = {Split.TEST: lakes.in_order(lakes.make_documents(Split.TEST, 120, world), 1.0)}
     lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
     loaded = LoadedModel(model=model, uri="models:/m/1")
     own = run_link_version(loaded, lake, "synthetic", str(tmp_path / "own"), say=lambda line: None)
