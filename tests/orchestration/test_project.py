@@ -91,15 +91,15 @@ def test_a_broken_file_is_told(tmp_path: Path, text: str) -> None:
         recall(tmp_path, {})
 
 
-def test_commands_find_the_lake_by_the_file_and_an_option_wins(within: Callable[..., Any], tmp_path: Path) -> None:
+def test_commands_find_the_lake_by_the_file_and_an_option_wins(multilink: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     remember(tmp_path, tmp_path, lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/mlflow.db", say=print)
-    found = within("datasets", "list")
+    found = multilink("datasets", "list")
     assert (found.status, found.out) == (0, f"no data set in {tmp_path / 'lake'}\n")
-    other = within("datasets", "show", "x", "--lake", "other")
+    other = multilink("datasets", "show", "x", "--lake", "other")
     assert other.status == 2 and f"--lake {tmp_path / 'other'}: no folder is there" in other.err
     (tmp_path / FILE).write_text("lakes = 'x'\n")
-    broken = within("datasets", "list")
+    broken = multilink("datasets", "list")
     assert (broken.status, broken.err.count("\n")) == (2, 1)
     assert broken.err.startswith("multilink: multilink.toml: lakes: expected")
 
