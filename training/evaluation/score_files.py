@@ -6,25 +6,49 @@
 they are unknown. A line that is not so stops the reading with its number: scores of half a file would be wrong.
 """
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from schemas.errors import UsageError
-from training.data.ragged import Float64, Int64
+from training.data.ragged import Float64, Int64, require_finite
 from training.evaluation.evaluate import Evaluation, evaluate_matrices
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredDocument:
-    """A document of a scores file: n x m matrix, and L x 2 links or None."""
+    """A document of a scores file."""
 
     id: str
-    matrix: Float64
-    links: Int64 | None
+    scores: list[list[float]]
+    links: list[tuple[int, int]] | None
+
+    @property
+    def matrix(self) -> Float64:
+        """Return the n x m similarities.
+
+        Raises:
+            ValueError: the rows are not of equal length, or a number is not finite.
+        """
+        matrix = np.array(self.scores, np.float64).reshape(len(self.scores), max(map(len, self.scores), default=0))
+        require_finite(matrix, "scores")
+        return matrix
+
+    def pairs(self, shape: tuple[int, ...]) -> Int64 | None:
+        """Return the L x 2 links; None: they are unknown.
+
+        Raises:
+            ValueError: one is outside the sentences and images.
+        """
+        if self.links is None:
+            return None
+        pairs = np.array(self.links, np.int64).reshape(-1, 2)
+        outside = pairs[((pairs < 0) | (pairs >= shape)).any(axis=1)]
+        if len(outside):
+            raise ValueError(f"link {outside[0].tolist()} is outside {shape[0]} sentences x {shape[1]} images")
+        return pairs
 
 
 def evaluate_scores(path: Path) -> Evaluation:
@@ -33,54 +57,19 @@ def evaluate_scores(path: Path) -> Evaluation:
     Raises:
         UsageError: a line is broken, an id comes twice, or no document can be scored.
     """
-    documents = list(read_scores(path))
-    return evaluate_matrices(
-        [document.id for document in documents],
-        [document.matrix for document in documents],
-        [document.links for document in documents],
-        where=str(path),
-    )
-
-
-def read_scores(path: Path) -> Iterator[ScoredDocument]:
-    """Yield the documents of a scores file, in order; empty lines are passed over."""
     line_of: dict[str, int] = {}
+    matrices, links = list[Float64](), list[Int64 | None]()
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if line.strip():
-                where = f"{path}, line {number}"
-                document = _document(line, where)
-                first = line_of.setdefault(document.id, number)
-                if first != number:
-                    raise UsageError(f"{where}: expected another id, found {document.id!r}, which line {first} has")
-                yield document
-
-
-def _document(line: bytes, where: str) -> ScoredDocument:
-    try:
-        row = json.loads(line)
-        name, scores, links = (row[key] for key in ("id", "scores", "links"))
-        matrix, pairs = np.array(scores), np.array(links)
-    except (ValueError, TypeError, KeyError) as problem:  # also rows of unequal length
-        reason = " ".join(str(problem).split())
-        wanted = 'one JSON object with "id", "scores" (a list of rows of equal length) and "links"'
-        raise UsageError(f"{where}: expected {wanted}: {reason}") from problem
-    if not isinstance(name, str):
-        raise UsageError(f'{where}: expected text as "id", found {name!r}')
-    matrix = matrix if matrix.shape != (0,) else np.zeros((0, 0))
-    if matrix.ndim != 2 or matrix.dtype.kind not in "if" or not np.isfinite(matrix).all():
-        raise UsageError(f'{where}: expected "scores" as a list of rows of equal length with finite numbers alone')
-    return ScoredDocument(
-        name, matrix.astype(np.float64), None if links is None else _links(pairs, matrix.shape, where)
-    )
-
-
-def _links(pairs: Int64, shape: tuple[int, ...], where: str) -> Int64:
-    if not pairs.size:
-        return np.zeros((0, 2), np.int64)
-    if pairs.dtype.kind != "i" or pairs.ndim != 2 or pairs.shape[1] != 2:
-        raise UsageError(f'{where}: expected null as "links", or a list of [sentence, image] pairs of whole numbers')
-    outside = pairs[((pairs < 0) | (pairs >= shape)).any(axis=1)]
-    if len(outside):
-        raise UsageError(f"{where}: link {outside[0].tolist()} is outside {shape[0]} sentences x {shape[1]} images")
-    return pairs.astype(np.int64)
+            if not line.strip():
+                continue
+            try:
+                document = msgspec.json.decode(line, type=ScoredDocument)
+                matrices.append(document.matrix)
+                links.append(document.pairs(matrices[-1].shape))
+                if (first := line_of.setdefault(document.id, number)) != number:
+                    raise ValueError(f"the id {document.id!r} of line {first} again")
+            except (ValueError, UsageError) as problem:
+                wanted = 'an object of its own "id", "scores" (rows of equal length) and "links" (pairs or null)'
+                raise UsageError(f"{path}, line {number}: expected {wanted}: {problem}") from problem
+    return evaluate_matrices(list(line_of), matrices, links, where=str(path))
