@@ -211,9 +211,8 @@ ANSWERS: dict[str, tuple[Callable[[Any], None], Reason]] = {
 def test_a_hostile_answer_has_its_reason_and_ends_soon(web, obtain, name: str) -> None:
     web.scripts["/x.jpg"], reason = ANSWERS[name]
     web.scripts["/good.jpg"] = lambda handler: answer(handler, ENDLESS + JPEG)
-    started = time.monotonic()
-    assert reason_of(obtain("/x.jpg", total_timeout_s=1.0)) is reason
-    assert time.monotonic() - started < 60  # of a busy machine; what is refused goes on for ever
+    limit_s = 1.0 if reason is Reason.TIMED_OUT else 60.0  # of a busy machine; what is refused goes on for ever
+    assert reason_of(obtain("/x.jpg", total_timeout_s=limit_s)) is reason
     assert isinstance(obtain("/good.jpg"), Image)  # the client goes on
 
 
