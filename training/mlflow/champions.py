@@ -210,10 +210,10 @@ def _copies(client: mlflow.MlflowClient, record: Record) -> Iterator[Callable[[]
     name, model = record.model.name, record.model
     if record.changes and (record.champion is None or record.is_there(record.champion)):
         before = next((each for each in record.champions[1:2] if record.is_there(each)), None)
-        for alias, version in ((PREVIOUS_CHAMPION, before), (CHAMPION, record.champion)):
-            if version is not None and model.aliases.get(alias) != version:
-                yield partial(client.set_registered_model_alias, name, alias, version)
-            elif version is None and alias in model.aliases:
+        for alias, stated in ((PREVIOUS_CHAMPION, before), (CHAMPION, record.champion)):
+            if stated is not None and model.aliases.get(alias) != stated:
+                yield partial(client.set_registered_model_alias, name, alias, stated)
+            elif stated is None and alias in model.aliases:
                 yield partial(client.delete_registered_model_alias, name, alias)
     for number, version in model.versions.items():
         taint = record.taint(number)
