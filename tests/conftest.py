@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import unsynced  # noqa: F401
@@ -158,11 +159,22 @@ def archives() -> ModuleType:
     return load_module("training/archives")
 
 
-@pytest.fixture(scope="module")
-def postgres(servers: ModuleType) -> Iterator[str]:
-    """The URI of a fresh PostgreSQL database."""
+@pytest.fixture(scope="session")
+def postgres_server(servers: ModuleType) -> Iterator[str]:
+    """The URI of a PostgreSQL server's own database."""
     with servers.postgresql() as uri:
         yield uri
+
+
+@pytest.fixture
+def postgres(postgres_server: str) -> str:
+    """The URI of a fresh PostgreSQL database."""
+    import psycopg
+
+    name = f"test_{uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
+    return f"{postgres_server.rpartition('/')[0]}/{name}"
 
 
 @pytest.fixture(scope="session")

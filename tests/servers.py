@@ -97,6 +97,9 @@ def postgresql() -> Iterator[str]:
         settings = ["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=16MB"]
         command = [str(programs / "postgres"), "-D", data, "-p", str(port), "-k", folder, *settings]
         with server(command, port, user=user):
+            ready = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+            while subprocess.run(ready, check=False).returncode:
+                time.sleep(0.1)  # it answers that it is starting up
             yield f"postgresql://mlflow@127.0.0.1:{port}/postgres"
 
 

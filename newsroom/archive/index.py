@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from newsroom.archive.confidence import Confidence
 from newsroom.archive.records import Records, write_table
 from newsroom.archive.vectors import Stacked, Vectors
-from newsroom.archive.words import Words, write_words
+from newsroom.archive.words import write_words
 from schemas.errors import IntegrityError, NotFoundError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import (
@@ -202,11 +202,6 @@ class Index:
     confidence: Confidence | None
     records: Records
     vectors: Vectors
-
-    @property
-    def words(self) -> Words:
-        """Return the words of the pictures' texts."""
-        return self.records.words
 
 
 def open_index(uri: str, check: Callable[[Folder, bytes, IndexManifest, Path], None] | None = None) -> Index:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache, reduce
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,7 @@ from training.data.ragged import Bool, Int32, Int64, UInt8, UInt64
 FACETS = ("date", "credit", "licence", "orientation")
 FACET_VALUES = 20
 MAX_VALUES = 100_000
+MAX_TITLE = 80  # characters
 MOST_KEPT, KEPT_BYTES = 1_000, 64_000_000  # answers to conditions on words
 DESCRIBED = (*WORDS, "date", "licence", SHOWN_WITH)
 _DAYS_A_YEAR = 10_000  # of dates as YYYYMMDD
@@ -66,9 +68,11 @@ class Picture:
     shown_with: str | None = None
 
     @property
-    def label(self) -> str:
-        """Return its title, else its caption, else where it came from."""
-        return self.metadata.title or self.metadata.caption or self.source or ""
+    def title(self) -> str:
+        """Return the first words of what is known of it: its title, caption, use, keywords or place; else ""."""
+        stated = self.metadata
+        known = (stated.title, stated.caption, self.shown_with, ", ".join(stated.keywords), stated.place)
+        return shorten(next(filter(None, known), ""), MAX_TITLE, placeholder=" …")
 
 
 class Records:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from newsroom.decisions.log import DecisionLog, opened_log
 from newsroom.decisions.records import Action
+from newsroom.decisions.store import Store, open_store
 from schemas.configs import resolve
 from schemas.errors import NotFoundError
 from schemas.lake import Lake
@@ -74,7 +74,7 @@ def preferred_by_editors(store: str, lake: Lake, champion: str, challenger: str)
         challenger: URI of the other.
     """
     try:
-        with opened_log(lake.root.uri, store) as log:
+        with open_store(lake.root.uri, store) as log:
             rows = [row for row in log.blind() if {row.champion, row.challenger} == {champion, challenger}]
     except NotFoundError:
         return None
@@ -82,7 +82,7 @@ def preferred_by_editors(store: str, lake: Lake, champion: str, challenger: str)
     return found if found.articles else None
 
 
-def comparisons(log: DecisionLog) -> list[BlindComparison]:
+def comparisons(log: Store) -> list[BlindComparison]:
     """Return the result for each two models that were compared, by the choices in a log, the most articles first.
 
     Only what was decided in comparisons counts: who saw probabilities elsewhere was not blind. Each two models have

@@ -7,7 +7,7 @@
     decisions    number, at, who, action, image ...     a row a decision; of a blind one the two models, and whose the
                                                         picture is
 
-Triggers end every UPDATE and DELETE of a ranking or a decision, except in a transaction that forgets (`forgetting`).
+Triggers end every UPDATE and DELETE of a ranking or a decision, except in a transaction that forgets (`forgetting.py`).
 What a transaction wrote is on the disk when it ends: SQLite writes ahead and flushes at each commit
 (`journal_mode = WAL`, `synchronous = FULL`), PostgreSQL does so unless its administrator said otherwise. A SQLite file
 belongs on a disk of this machine; pages on several machines take PostgreSQL.
@@ -81,8 +81,9 @@ DECISIONS = Table(
     sqlite_autoincrement=True,
 )
 _GROWING = (RANKINGS.name, DECISIONS.name)
-_REFUSAL, _FORGETTING = "a log of decisions only grows", "forgetting"
-_IS_OTHER = f"NOT EXISTS (SELECT 1 FROM kept WHERE name = '{_FORGETTING}')"
+_REFUSAL = "a log of decisions only grows"
+FORGETTING = "forgetting"  # name of the row of `kept` that lets rows be changed
+_IS_OTHER = f"NOT EXISTS (SELECT 1 FROM kept WHERE name = '{FORGETTING}')"
 _TRIGGERS = {
     "sqlite": [
         f"CREATE TRIGGER IF NOT EXISTS {table}_no_{change} BEFORE {change} ON {table} WHEN {_IS_OTHER} "
@@ -173,17 +174,6 @@ def connected(engine: sql.Engine, *, is_writing: bool = False) -> Iterator[sql.C
         name = without_passwords(engine.url.render_as_string(hide_password=False))
         cause = str(getattr(problem, "orig", None) or problem).splitlines()[0]
         raise BuildError(f"database {name}: {cause}") from problem
-
-
-@contextmanager
-def forgetting(engine: sql.Engine, *, is_dry_run: bool) -> Iterator[sql.Connection]:
-    """Give a connection that may change rankings and decisions, in one transaction; a dry run changes nothing."""
-    with connected(engine) as connection:
-        connection.execute(KEPT.insert().values(name=_FORGETTING, value=""))
-        yield connection
-        connection.execute(KEPT.delete().where(KEPT.c.name == _FORGETTING))
-        if not is_dry_run:
-            connection.commit()
 
 
 def _keep_what_is_committed(connection: Any, _: object) -> None:

@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, Decision, standing
+from newsroom.decisions.store import Store
 from schemas.documents import SENTENCE_NUMBERS, Role, Split, indexes
 from schemas.errors import NotFoundError
 from schemas.lake import Folder, Lake
@@ -79,9 +79,7 @@ class _Record:
     is_article: bool = False
 
 
-def export(
-    log: DecisionLog, lake: Lake, output: Folder, *, split: Split | None = None, as_pairs: bool = False
-) -> Exported:
+def export(log: Store, lake: Lake, output: Folder, *, split: Split | None = None, as_pairs: bool = False) -> Exported:
     """Write decisions as documents with links; equal logs give equal bytes.
 
     Args:
@@ -123,7 +121,7 @@ def export(
     )
 
 
-def _articles(decided: Iterable[Decision], log: DecisionLog, left_out: Counter[str]) -> Iterator[_Record]:
+def _articles(decided: Iterable[Decision], log: Store, left_out: Counter[str]) -> Iterator[_Record]:
     """Yield each article for which a picture was chosen."""
     of_article: dict[str, list[Decision]] = defaultdict(list)
     for each in decided:

@@ -1,4 +1,4 @@
-"""Two models' pictures for an article as one list, and what a picture is called.
+"""Two models' pictures for an article as one list.
 
 Champion and challenger are compared blind: which model gave which picture is in the ranking that the log keeps, and
 nowhere that a person sees before the result; such a list has neither similarities nor probabilities. Both indexes are
@@ -11,11 +11,9 @@ are independent, pictures of one article are not, so articles are counted (`trai
 """
 
 from collections.abc import Sequence
-from textwrap import shorten
 from typing import TypeVar
 
 from newsroom.archive.index import Index
-from newsroom.archive.records import Picture
 from newsroom.decisions.records import Ranking, ShownPicture, article_digest
 from newsroom.search.queries import Query
 from newsroom.search.search import SearchResult
@@ -24,7 +22,6 @@ from training.data.ragged import stream
 
 COMPARED = 100  # pictures of each model's ranking that take part
 SHOWN = 20
-TITLE = 80  # characters
 Item = TypeVar("Item")
 
 
@@ -48,13 +45,6 @@ def team_draft(first: Sequence[Item], second: Sequence[Item], *, top: int, seed:
     return found
 
 
-def title_of(picture: Picture) -> str:
-    """Return the first words of what is known of a picture: its title, caption, use, keywords or place; else ""."""
-    stated = picture.metadata
-    known = (stated.title, stated.caption, picture.shown_with, ", ".join(stated.keywords), stated.place)
-    return shorten(next(filter(None, known), ""), TITLE, placeholder=" …")
-
-
 def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchResult], *, address: str = "") -> Ranking:
     """Return two models' results for an article as one list; the same every time.
 
@@ -76,7 +66,7 @@ def interleaved(query: Query, indexes: Sequence[Index], found: Sequence[SearchRe
     seed = article_digest(query.texts)
     if not seed:
         raise UsageError("a comparison needs the text of an article")
-    titles = {each.picture.image: title_of(each.picture) for result in found for each in result.images}
+    titles = {each.picture.image: each.picture.title for result in found for each in result.images}
     first, second = ([each.picture.image for each in result.images] for result in found)
     models = (champion.model, challenger.model)
     drafted = team_draft(first, second, top=SHOWN, seed=seed)

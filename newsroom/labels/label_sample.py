@@ -11,8 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
-from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, Decision, standing
+from newsroom.decisions.store import Store
 from newsroom.labels.linked import LinkSet, find_links, linked_documents, outcomes
 from schemas.documents import IMAGE_NUMBERS, indexes
 from schemas.errors import UsageError
@@ -268,7 +268,7 @@ def _shown(interval: Interval | None) -> str:
 
 
 def answered(
-    links: LinkSet, manifest: Manifest, folder: Folder, log: DecisionLog, *, seed: int
+    links: LinkSet, manifest: Manifest, folder: Folder, log: Store, *, seed: int
 ) -> tuple[Frame, list[Decision], dict[tuple[str, str], int]]:
     """Return every image of a version's links by a model, the answers in a log on a sample, and where they are."""
     frame, answers = frame_of(links), list(log.decisions(article=sample_of(links, seed)))

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +58,7 @@ class LinkSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnDocument:
-    """A document as it is drawn, with the addresses of its pictures, and the content hashes of its images.
+    """A document as it is drawn, the content hashes of its images, and the path of the images part that holds them.
 
     It goes by the indexes of its row; `sentence_numbers` are what tables of links and decisions go by. `after` has the
     number of sentences before each image; None: a source does not say it.
@@ -67,6 +66,7 @@ class DrawnDocument:
 
     drawn: ExampleDocument
     images: tuple[str, ...]
+    part: str
     sentence_numbers: Sequence[int]
     after: Sequence[int | None]
 
@@ -206,11 +206,12 @@ def linked_documents(links: LinkSet, manifest: Manifest, folder: Folder, rows: S
     for row, text in zip(known, texts, strict=True):
         part = f"{row['split']}/{row['part']}"
         own = _links(links.folder, files[f"{LINKS}/{part}"]).slice(row["start"], row["links"]).to_pylist()
-        pictures = [picture_address(reference, f"images/{part}", image["hash"]) for image in text["images"]]
+        images = tuple(image["hash"] for image in text["images"])
         found.append(
             DrawnDocument(
-                drawn=_example(row, text, own, pictures),
-                images=tuple(image["hash"] for image in text["images"]),
+                drawn=_example(row, text, own, images),
+                images=images,
+                part=f"images/{part}",
                 sentence_numbers=row[SENTENCE_NUMBERS] or range(len(text["sentences"])),
                 after=text[AFTER_SENTENCE] or [None] * len(text["images"]),
             )
@@ -238,17 +239,6 @@ def _example(
         sureness=sureness_of((link["probability"], link["word"]) for link in links),
         links=None if truth is None else tuple((sentences[link["sentence"]], images[link["image"]]) for link in truth),
     )
-
-
-def picture_address(reference: str, part: str, image: str) -> str:
-    """Return the address of a picture's copy on the pages, below their root.
-
-    Args:
-        reference: NAME@VERSION.
-        part: path of the images part that holds it.
-        image: content hash.
-    """
-    return f"/pictures/{quote(reference)}/{quote(image)}.jpg?{urlencode({'part': part})}"
 
 
 def row_of_document(table: pa.Table, document: str) -> int | None:

@@ -6,10 +6,9 @@ They compose both halves (the pipeline's extractors read a query, training ranks
     access.py     who may come in, which writes are taken, what is sealed
     limits.py     how much, how long, how many at once
     state.py      what requests share: the lake, the indexes, the store
-    store.py      the database of what people did: texts they searched with, pictures they searched by
     rendering.py  templates, and the interface's language (`texts/`)
     pictures.py   the lake's copies of pictures
-    searches.py   processes that search       search_jobs.py   what they do
+    searches.py   processes that search       search_jobs.py   what an address asks for, and what they do
 
 A module with pages has an `APIRouter` named `router`; `app.MODULES` names it, and `app.NAVIGATION` its address. Its
 functions take `shared: state.Shared` and answer with `rendering.page(request, "name.html.j2", ...)`. Templates extend

@@ -24,9 +24,11 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from newsroom.decisions.records import MAX_WHO
 from newsroom.pages.limits import MAX_LOGIN_BYTES
 from newsroom.pages.rendering import address, cookie, inner_path, own_path, page
 from newsroom.pages.state import Field, PagesSettings, Shared
+from schemas.metadata import plain_text
 from training.listening import is_for_loopback, is_same_site
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -100,7 +102,7 @@ class Access:
         if inner_path(request).startswith(OPEN_PATHS) and not given.is_open:
             return None
         if given.user_header:
-            request.state.user = request.headers.get(given.user_header, "").strip()
+            request.state.user = plain_text(request.headers.get(given.user_header, ""), MAX_WHO) or ""
             return None if request.state.user else _unknown()
         if given.is_open:
             return (

@@ -14,7 +14,8 @@ from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from newsroom.decisions.log import ConflictError, DecisionLog
+from newsroom.decisions.database import open_database
+from newsroom.decisions.store import ConflictError, Store
 from newsroom.pages import (
     access,
     articles,
@@ -31,7 +32,6 @@ from newsroom.pages.monitoring import add_metrics
 from newsroom.pages.rendering import page
 from newsroom.pages.searches import Searches
 from newsroom.pages.state import Pages, PagesSettings
-from newsroom.pages.store import Store
 from schemas.errors import MultilinkError, NotFoundError, UsageError
 from schemas.lake import Lake
 from training.listening import TimedProtocol, bind
@@ -120,14 +120,13 @@ def open_pages(settings: PagesSettings) -> Pages:
     if lake.root.local is not None:  # an object store does not tell an empty lake from a mistyped one
         lake.check_exists()
     archives = Archives(lake, settings.indexes, _aliases(settings.tracking))
-    store = Store(settings.store)
+    store = Store(open_database(settings.store))
     return Pages(
         settings=settings,
         lake=lake,
         archives=archives,
         searches=Searches(settings.processes, settings.reading),
         store=store,
-        decisions=DecisionLog(store.engine),
         secret=store.secret(),
     )
 

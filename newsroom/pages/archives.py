@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from newsroom.archive.records import Picture
-from newsroom.labels.linked import picture_address
 from newsroom.labels.rows import readable
+from newsroom.pages.rendering import picture_address
 from schemas.errors import NotFoundError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import IndexManifest

@@ -2,7 +2,7 @@
 
 GET  /                       the newest pictures beside a box for a whole article; a picture as a query, or one of the
                              index that is liked, is enough
-GET  /articles/KEY           a kept article; the rest of what is wanted is in the address (`search_request.py`)
+GET  /articles/KEY           a kept article; the rest of what is wanted is in the address (`search_jobs.py`)
 POST /articles               keeps texts and leads to their address
 POST /uploads                keeps a picture and leads to the address with it
 GET  /images/INDEX/HASH      a picture alone, with all that is known of it
@@ -22,19 +22,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 
 from newsroom.archive.records import Picture
-from newsroom.decisions.rankings import title_of
 from newsroom.decisions.records import Action, Ranking, ShownPicture, article_digest
-from newsroom.labels.linked import picture_address
+from newsroom.decisions.store import Article
 from newsroom.labels.rows import Place, place_of, row_of, rows_at, titled
 from newsroom.pages.archives import Choice
 from newsroom.pages.decisions import Standing, sealed, standing_of
 from newsroom.pages.limits import MAX_BODY_BYTES
 from newsroom.pages.pictures import KEPT, jpeg_of, small_copy
-from newsroom.pages.rendering import OFFERED, address, inner_path, language_name, own_path, page, paging
-from newsroom.pages.search_jobs import SearchOutcome, find, look_up, newest
-from newsroom.pages.search_request import COUNTS, Asked, SearchParameters
+from newsroom.pages.rendering import OFFERED, address, inner_path, own_path, page, paging, picture_address
+from newsroom.pages.search_jobs import COUNTS, Asked, SearchOutcome, SearchParameters, find, look_up, newest
 from newsroom.pages.state import Field, Number, Pages, Shared, Upload
-from newsroom.pages.store import Article
 from newsroom.pages.words import KINDS, shown_texts
 from newsroom.search.search import RankBy
 from pipelines.settings import ImagesConfig
@@ -102,12 +99,12 @@ async def image(request: Request, shared: Shared, index: str, image: str, back: 
     if image not in found:
         raise NotFoundError(f"picture {image[:16]}: not in this index")
     content = {"picture": found[image], "source": link_of(found[image]), "back": own_path(request, back), "view": None}
-    return page(request, "image.html.j2", choice=choice, title_of=title_of, **content)
+    return page(request, "image.html.j2", choice=choice, **content)
 
 
 @router.get("/pictures/{reference}/{name}.jpg")
 def picture(shared: Shared, reference: str, name: str, part: str = "") -> Response:
-    """Answer with a copy of a picture (`newsroom.labels.linked.picture_address`)."""
+    """Answer with a copy of a picture (`rendering.picture_address`)."""
     return Response(jpeg_of(shared.lake, reference, name, part), media_type="image/jpeg", headers=KEPT)
 
 
@@ -145,7 +142,7 @@ def ranking_of(found: SearchOutcome, choice: Choice, query: str) -> Ranking:
                 score=each.score,
                 similarity=each.similarity,
                 probability=each.probability,
-                title=title_of(each.picture),
+                title=each.picture.title,
             )
             for each in images
         ),
@@ -218,10 +215,9 @@ def _page(
         query = inner_path(request) + (f"?{request.url.query}" if request.url.query else "")
         content["shown"] = sealed(shared, key, ranking_of(found, choice, query))
         content["texts"] = shown_texts(found.query, found.result.sources, found.influence or {})
-    helpers: dict[str, Any] = {"title_of": title_of, "language_name": language_name}
     if parameters.view and found is not None:
-        return _alone(request, parameters.view, **content, **helpers)
-    return page(request, "article.html.j2", **content, **helpers, kinds=KINDS, ranks=list(RankBy), actions=Action)
+        return _alone(request, parameters.view, **content)
+    return page(request, "article.html.j2", **content, kinds=KINDS, ranks=list(RankBy), actions=Action)
 
 
 def _alone(request: Request, view: str, **content: Any) -> Response:

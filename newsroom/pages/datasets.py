@@ -17,11 +17,10 @@ from fastapi.responses import RedirectResponse, Response
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from newsroom.labels.linked import picture_address
 from newsroom.labels.rows import readable, rows_at, sampled
 from newsroom.pages.limits import MAX_BODY_BYTES
 from newsroom.pages.pictures import KEPT
-from newsroom.pages.rendering import address, page, paging
+from newsroom.pages.rendering import address, page, paging, picture_address
 from newsroom.pages.state import Field, Number, Pages, Shared, Upload
 from pipelines.card.card import README
 from pipelines.card.changes import Changes, changes_between, reasons, version_before

@@ -14,9 +14,9 @@ comparison. Texts are not in it: they are in the store, under the article's key.
 
 import json
 import zlib
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -25,15 +25,19 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
+from newsroom.archive.records import Picture
 from newsroom.decisions.comparison import comparisons
-from newsroom.decisions.log import ConflictError
-from newsroom.decisions.rankings import title_of
+from newsroom.decisions.rankings import COMPARED, interleaved
 from newsroom.decisions.records import MAX_NOTE, Action, Decision, Objection, Ranking
+from newsroom.decisions.store import Article, ConflictError
 from newsroom.pages.access import Seal
 from newsroom.pages.archives import Choice
 from newsroom.pages.rendering import address, own_path, page
-from newsroom.pages.search_jobs import compare
+from newsroom.pages.search_jobs import language_of
+from newsroom.pages.searches import Opened
 from newsroom.pages.state import Field, Pages, Shared, Visitor
+from newsroom.search.queries import Query
+from newsroom.search.search import search
 from schemas.configs import restore
 from schemas.errors import NotFoundError, UsageError
 from schemas.metadata import plain_text
@@ -77,7 +81,7 @@ def opened(shared: Pages, token: str) -> tuple[str, Ranking]:
 
 def standing_of(shared: Pages, article: str, models: tuple[str, ...] = ()) -> "Standing":
     """Return what stands for an article, by its digest; of two models, in their blind comparison alone."""
-    log = shared.decisions
+    log = shared.store
     return Standing.of(log.compared(article, models) if len(models) > 1 else log.decisions(article=article))
 
 
@@ -156,7 +160,7 @@ def decide(
     )
     made, status = None, 200
     try:
-        made = shared.decisions.decide(decision, ranking, after=int(after) if key else None)
+        made = shared.store.decide(decision, ranking, after=int(after) if key else None)
     except ConflictError:
         status = 409
     if is_part:
@@ -174,7 +178,7 @@ def decide(
 @router.post("/decisions/undo")
 def undo(request: Request, shared: Shared, who: Visitor, number: Field = "", then: Field = "") -> Response:
     """Put back what stood before the last decision on an article, and lead to the page it is undone from."""
-    log = shared.decisions
+    log = shared.store
     found = log.latest(1, before=int(number) + 1) if number.isdecimal() else []
     if not found or found[0].number != int(number) or not found[0].ranking:
         raise UsageError(f"number={number[:20]!r}: expected the number of a decision on a picture")
@@ -189,8 +193,8 @@ def undo(request: Request, shared: Shared, who: Visitor, number: Field = "", the
 @router.get("/decisions")
 def decisions(request: Request, shared: Shared, before: int | None = None, q: str = "") -> Response:
     """Show the log; of a blind comparison without the model that gave the picture."""
-    found = shared.decisions.latest(AT_ONCE, before=before, containing=q.strip())
-    subjects = shared.decisions.subjects(each.ranking for each in found if each.ranking)
+    found = shared.store.latest(AT_ONCE, before=before, containing=q.strip())
+    subjects = shared.store.subjects(each.ranking for each in found if each.ranking)
     return page(request, "decisions.html.j2", decisions=found, subjects=subjects, q=q, is_more=len(found) == AT_ONCE)
 
 
@@ -198,7 +202,7 @@ def decisions(request: Request, shared: Shared, before: int | None = None, q: st
 def results(request: Request, shared: Shared) -> Response:
     """Show what the choices say, and articles that can be compared."""
     articles = shared.store.recent(RECENT) if can_compare(shared) else None
-    return page(request, "comparisons.html.j2", found=comparisons(shared.decisions), articles=articles)
+    return page(request, "comparisons.html.j2", found=comparisons(shared.store), articles=articles)
 
 
 @router.get("/comparison/{key}")
@@ -209,33 +213,54 @@ async def compared(request: Request, shared: Shared, key: str, a: str = "", b: s
     ranking, pictures = await shared.searches.run(request, compare, pair, article, query)
     standing = await run_in_threadpool(standing_of, shared, ranking.article, ranking.models)
     return page(
-        request, "comparison.html.j2", article=article, choice=pair[0], pictures=pictures, title_of=title_of,
+        request, "comparison.html.j2", article=article, choice=pair[0], pictures=pictures,
         standing=standing, shown=sealed(shared, key, ranking), is_blind=True,
     )  # fmt: skip
 
 
+def compare(first: Opened, second: Opened, article: Article, address: str) -> tuple[Ranking, list[Picture]]:
+    """Return the one list of two models' pictures for an article, and what is known of each.
+
+    Raises:
+        UsageError: they are not two models over one data set version, or a model cannot read the texts.
+    """
+    queries = [Query(texts=article.texts, language=language_of(each, article)) for each in (first, second)]
+    indexes = [each.index for each in (first, second)]
+    found = [
+        search(index, query, top=COMPARED, queries=opened.queries, known=opened.read(query))
+        for index, query, opened in zip(indexes, queries, (first, second), strict=True)
+    ]
+    ranking = interleaved(queries[0], indexes, found, address=address)
+    known = {each.picture.image: each.picture for result in found for each in result.images}
+    return ranking, [known[each.image] for each in ranking.pictures]
+
+
 def can_compare(shared: Pages) -> bool:
     """Return whether there are two models to compare: without them no page leads here."""
-    with suppress(NotFoundError):
-        return bool(pair_of(shared))
-    return False
+    return _first_pair(shared.archives.choices) is not None
 
 
 def pair_of(shared: Pages, champion: str = "", challenger: str = "") -> tuple[Choice, Choice]:
     """Return the indexes of two models over one data set version: those that are named, else the first that fit.
 
-    The champion is first. Of two that are no champion the order is that of their names, whenever they were made: what
-    was compared once stays one comparison.
-
     Raises:
         NotFoundError: there are no such two.
     """
-    choices = shared.archives.choices
     if champion and challenger:
         return shared.archives.choice(champion), shared.archives.choice(challenger)
-    for number, first in enumerate(choices):
-        for second in choices[number + 1 :]:
-            if first.manifest.dataset == second.manifest.dataset and first.manifest.model != second.manifest.model:
-                one, other = sorted((first, second), key=lambda each: (each.standing, each.key))
-                return one, other
+    if pair := _first_pair(shared.archives.choices):
+        return pair
     raise NotFoundError("a comparison needs the indexes of two models over one data set version: `multilink index`")
+
+
+def _first_pair(choices: Sequence[Choice]) -> tuple[Choice, Choice] | None:
+    """Return the first two indexes of two models over one data set version, the champion's first.
+
+    Of two that are no champion the order is that of their names, whenever they were made: what was compared once stays
+    one comparison.
+    """
+    for first, second in combinations(choices, 2):
+        if first.manifest.dataset == second.manifest.dataset and first.manifest.model != second.manifest.model:
+            one, other = sorted((first, second), key=lambda each: (each.standing, each.key))
+            return one, other
+    return None

@@ -36,7 +36,7 @@ def label(
     manifest, folder, links = _links(shared, dataset, version, name)
     frame, who = frame_of(links), who or plain_text(by, MAX_WHO) or ""
     rows = drawn_images(frame, count, seed)
-    answers = [each for each in shared.decisions.decisions(article=sample_of(links, seed)) if each.who == who]
+    answers = [each for each in shared.store.decisions(article=sample_of(links, seed)) if each.who == who]
     of_picture = {(each.document, each.image): each for each in answers}
     pictures = pictures_of(frame, answers, links, manifest, folder)
     answered = {row: of_picture[each] for row, each in pictures.items() if each in of_picture}
@@ -79,7 +79,7 @@ def answer(
         who=who or plain_text(by, MAX_WHO) or "",
         article=sample_of(links, seed),
     )
-    shared.decisions.decide(label_of(said, sentences=linked.sentence_numbers, known=known))
+    shared.store.decide(label_of(said, sentences=linked.sentence_numbers, known=known))
     return RedirectResponse(address(request, row=None, last=str(row)), 303)
 
 

@@ -27,7 +27,7 @@ from newsroom.labels.linked import (
     row_of_document,
 )
 from newsroom.pages.datasets import VersionOrder, listed, version_rows
-from newsroom.pages.rendering import address, page, paging, root_of
+from newsroom.pages.rendering import address, page, paging, picture_address, root_of
 from newsroom.pages.state import Field, Number, Pages, Shared, Visitor
 from schemas.documents import Split, indexes
 from schemas.errors import UsageError
@@ -45,7 +45,7 @@ router = APIRouter(prefix="/links")
 
 def corrections_of(shared: Pages, manifest: Manifest, documents: Collection[str]) -> dict[Link, Decision]:
     """Return the last correction of each link of some documents of a version."""
-    found = shared.decisions.corrections(manifest.reference, documents)
+    found = shared.store.corrections(manifest.reference, documents)
     return {(each.document, each.sentence or 0, each.image): each for each in standing(found)}
 
 
@@ -101,7 +101,7 @@ def linked(
     examples = [_documents(links, compared[0], manifest, folder, some) for links in compared]
     corrections = corrections_of(shared, manifest, [each.drawn.id for each in examples[0] if each])
     graphs = [
-        [None if each is None else draw_example(_below(root_of(request), each.drawn)) for each in own]
+        [None if each is None else draw_example(_drawn(each, manifest, root_of(request))) for each in own]
         for own in examples
     ]
     shown = table.take(pa.array(some, pa.int64())).select(["document", "split", "language"]).to_pylist()
@@ -146,7 +146,7 @@ def corrected(
     sentences, images = len(found.drawn.sentences), len(found.images)
     if asked is None or int(asked[1]) >= sentences or int(asked[2]) >= images:
         raise UsageError(f"expected a link of one of {sentences} sentences and {images} images")
-    shared.decisions.decide(
+    shared.store.decide(
         Decision(
             action=Action(asked[3]), image=found.images[int(asked[2])], dataset=manifest.reference,
             model=links.manifest.model, document=document, sentence=found.sentence_numbers[int(asked[1])], who=who,
@@ -173,13 +173,10 @@ def _documents(
     return [by_id.get(each) for each in ids]
 
 
-def _below(root: str, drawn: ExampleDocument) -> ExampleDocument:
-    """Return a document whose pictures are at addresses below the root that a proxy shows the pages at."""
-    return (
-        replace(drawn, images=tuple(f"{root}{image}" if isinstance(image, str) else image for image in drawn.images))
-        if root
-        else drawn
-    )
+def _drawn(found: DrawnDocument, manifest: Manifest, root: str) -> ExampleDocument:
+    """Return a document with the addresses of its pictures, below the root that a proxy shows the pages at."""
+    images = (root + picture_address(manifest.reference, found.part, image) for image in found.images)
+    return replace(found.drawn, images=tuple(images))
 
 
 def _correctable(found: Sequence[DrawnDocument | None], corrections: Mapping[Link, Decision]) -> dict[str, Any]:

@@ -10,25 +10,29 @@ Every move is an address, so nothing is written and a script only spares a click
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
+import numpy as np
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from newsroom.archive.records import Picture
-from newsroom.decisions.rankings import title_of
 from newsroom.decisions.records import Action, article_digest
-from newsroom.labels.linked import picture_address
+from newsroom.decisions.store import KEY_DIGITS, Article
 from newsroom.pages.decisions import standing_of
-from newsroom.pages.rendering import address, page
-from newsroom.pages.search_jobs import Proposal, propose_places
+from newsroom.pages.rendering import address, page, picture_address
+from newsroom.pages.search_jobs import language_of, look_up, upload_file
+from newsroom.pages.searches import Opened
 from newsroom.pages.state import Shared
-from newsroom.pages.store import KEY_DIGITS
+from pipelines.sources.text import split_sentences
 from schemas.errors import NotFoundError, UsageError
 from schemas.metadata import Metadata
+from training.similarity.assignment import predicted_pairs
 
 MAX_PLACED = 100
+MAX_SENTENCES = 2_000  # of an article whose pictures are placed
 _PLACE = re.compile(rf"([0-9a-f]{{64}}|[0-9a-f]{{{KEY_DIGITS}}})(?::(\d{{1,6}}|-))?")
 _NOWHERE = "-"
 router = APIRouter()
@@ -54,6 +58,53 @@ class PlacedPicture:
     def place(self) -> str:
         """Return the value of the parameter that puts it there."""
         return f"{self.picture.image}:{_NOWHERE if self.paragraph is None else self.paragraph}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Where a model would put pictures.
+
+    Attributes:
+        language: of the article.
+        pictures: what the index knows of them, by content hash.
+        places: by content hash, or key of an upload, the paragraph from 0 and the sentence that each goes with.
+    """
+
+    language: str
+    pictures: dict[str, Picture]
+    places: dict[str, tuple[int, str]]
+
+
+def propose_places(
+    opened: Opened, article: Article, paragraphs: Sequence[str], images: Sequence[str], free: Mapping[str, bytes | None]
+) -> Proposal:
+    """Return what an index knows of pictures, and where those go that have no place yet (Hessel 2019, 3.2).
+
+    Every sentence is compared with every picture by their cosine (an index has no inputs of steps at link time), and
+    the maximum-weight matching is taken, as in linking: a picture has at most one sentence, and a sentence one picture.
+
+    Args:
+        opened: the index.
+        article: with its language.
+        paragraphs: of its body.
+        images: content hashes; those that the index has not are left out.
+        free: those of them without a place; and uploads without one, by their keys, with their bytes.
+
+    Raises:
+        UsageError: there are too many sentences, or the model cannot read them.
+    """
+    language, known = language_of(opened, article), look_up(opened, images)
+    split, index, places = split_sentences(paragraphs, language=language), opened.index, {}
+    if len(split.sentences) > MAX_SENTENCES:
+        raise UsageError(f"expected at most {MAX_SENTENCES} sentences, found {len(split.sentences)}")
+    given, uploads = [image for image in free if image in known], [key for key, data in free.items() if data]
+    if split.sentences and (names := [*given, *uploads]):
+        with ExitStack() as files:
+            own = [opened.queries.picture(str(files.enter_context(upload_file(free[key] or b"")))) for key in uploads]
+        pictures = np.stack([*index.vectors.rows[index.records.rows_named(given)], *own])
+        pairs = predicted_pairs(opened.sentences(split.sentences, language) @ pictures.T)
+        places = {names[of]: (split.paragraphs[at], split.sentences[at]) for at, of in zip(*pairs, strict=True)}
+    return Proposal(language=language, pictures=known, places=places)
 
 
 @router.get("/placement/{key}")
@@ -100,7 +151,7 @@ async def placement(request: Request, shared: Shared, key: str) -> Response:
     then = address(request, f"/placement/{key}", place=[each.place for each in pictures], index=choice.key)
     return page(
         request, "placement.html.j2", key=key, article=article, choice=choice, language=language, paragraphs=paragraphs,
-        pictures=pictures, uploads=uploads, title_of=title_of, then=then,
+        pictures=pictures, uploads=uploads, then=then,
     )  # fmt: skip
 
 

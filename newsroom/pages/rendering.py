@@ -2,7 +2,8 @@
 
 Every template finds: `t` (texts of `texts/`), `percent`, `ui` (the interface's language), `languages`, `root` (the path
 below which a proxy shows these pages, before every address), `here` (this address with some of its parameters changed),
-`kept` (its parameters as fields of a form), `path`, `picture_address` (of a copy, below the root), `user`, `nav`.
+`kept` (its parameters as fields of a form), `path`, `picture_address` (of a copy, below the root), `language_name`,
+`user`, `nav()`.
 
 The interface is in English, German and French: one file a language, `texts/<language>.toml`, a table a module.
 
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from babel import Locale
 from babel.numbers import format_decimal, format_percent
@@ -27,8 +28,6 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-
-from newsroom.labels.linked import picture_address
 
 LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français"}
 Translate = Callable[..., str]
@@ -86,7 +85,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["picture_address"] = picture_address
+    made.globals |= {"picture_address": picture_address, "language_name": language_name}
     return made
 
 
@@ -103,7 +102,7 @@ def page(request: Request, template: str, *, status: int = 200, **content: Any) 
         "kept": partial(kept_fields, request),
         "path": inner_path(request),
         "user": getattr(request.state, "user", ""),
-        "nav": request.app.state.nav(),
+        "nav": request.app.state.nav,
     }
     answer = HTMLResponse(environment().get_template(template).render(**shared, **content), status)
     answer.headers["content-language"] = ui
@@ -142,6 +141,17 @@ def address(request: Request, path: str | None = None, **changes: str | Sequence
         kept += [(name, value) for value in values]
     query = urlencode(kept)
     return root_of(request) + (inner_path(request) if path is None else path) + (f"?{query}" if query else "")
+
+
+def picture_address(reference: str, part: str, image: str) -> str:
+    """Return the address of a picture's copy on the pages, below their root.
+
+    Args:
+        reference: NAME@VERSION.
+        part: path of the images part that holds it.
+        image: content hash.
+    """
+    return f"/pictures/{quote(reference)}/{quote(image)}.jpg?{urlencode({'part': part})}"
 
 
 def kept_fields(request: Request, *without: str) -> Markup:

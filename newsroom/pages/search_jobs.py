@@ -1,40 +1,95 @@
-"""What the processes that search do: each function is a job of `searches.Searches`, with open indexes first.
+"""What an address of the newsroom asks for, and what the processes that search do: jobs of `searches.Searches`.
 
-find              the pictures for an article, with its names and the facets of what filters leave
-compare           the pictures of two models for an article, in turns
-propose_places    which picture goes beside which paragraph
-look_up           what an index knows of pictures
-newest            the pictures with the latest dates
+    index=..  language=..  n=24  rank=fused  leave=headline.3  entity=Graz  where=credit=dpa  like=HASH  unlike=HASH
+    picture=KEY  influence=1  view=HASH
+
+Parameters that repeat hold together; empty ones count as absent. The texts are those of a kept article.
+
+    find       the pictures for an article, with its names and the facets of what filters leave
+    look_up    what an index knows of pictures
+    newest     the pictures with the latest dates
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
+from fastapi import Query as Parameters
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
 
 from newsroom.archive.filters import Condition, Filters, parse_filters
 from newsroom.archive.records import Picture
-from newsroom.decisions.rankings import COMPARED, interleaved
-from newsroom.decisions.records import Ranking
-from newsroom.pages.search_request import SearchParameters
+from newsroom.decisions.store import Article
 from newsroom.pages.searches import Opened
-from newsroom.pages.store import Article
 from newsroom.pages.words import Entity
-from newsroom.search.queries import Query
-from newsroom.search.search import MAX_TOP, RankedImage, SearchResult, search
-from pipelines.sources.text import split_sentences
+from newsroom.search.queries import ORDER, Query, Word
+from newsroom.search.search import MAX_TOP, RankBy, RankedImage, SearchResult, search
 from schemas.documents import UNDETERMINED
 from schemas.errors import UsageError
-from training.similarity.assignment import predicted_pairs
 from training.text.vocabulary import token_spans
 
 Group = tuple[RankedImage, ...]
-MAX_SENTENCES = 2_000  # of an article whose pictures are placed
+COUNTS = (12, 24, 48, 96)
+MOST_REPEATED = 512  # values of one parameter
 NEWEST = 24  # pictures of the first page
 INFLUENCE_OF = 10  # first pictures whose similarity words add to
 MOST_WORDS = 500  # of a text whose influence is computed: it is read once for each
+
+
+def _without_blanks(values: Sequence[str]) -> list[str]:
+    return [*filter(None, values)]
+
+
+_Several = Annotated[list[str], Field(max_length=MOST_REPEATED), BeforeValidator(_without_blanks)]
+_LeftOut = Annotated[str, StringConstraints(pattern=rf"^({'|'.join(ORDER)})\.\d{{1,6}}$")]
+
+
+class SearchParameters(BaseModel):
+    """The parameters of an address.
+
+    Attributes:
+        index: key of the index; "": the first.
+        language: of the texts; "": it is found out.
+        n: pictures that are shown.
+        rank: what puts them in order; None: what the index found best.
+        leave: words that are not read, as ROLE.NUMBER.
+        entity: names that the archive must have with a picture.
+        where: conditions on its metadata.
+        like: pictures whose likes are wanted.
+        unlike: those whose likes are not.
+        picture: key of a picture that was uploaded; "": none.
+        view: content hash of the picture that is shown alone; "": the ranking is shown.
+        influence: whether the influence of words is wanted.
+    """
+
+    index: str = ""
+    language: str = ""
+    n: Annotated[int, Field(ge=1, le=max(COUNTS))] = COUNTS[0]
+    rank: Annotated[RankBy | None, BeforeValidator(lambda value: value or None)] = None
+    leave: Annotated[list[_LeftOut], Field(max_length=MOST_REPEATED)] = []
+    entity: _Several = []
+    where: _Several = []
+    like: _Several = []
+    unlike: _Several = []
+    picture: str = ""
+    view: str = ""
+    influence: bool = False
+
+    @property
+    def is_query(self) -> bool:
+        """Whether it says without any text what is looked for."""
+        return bool(self.like or self.picture)
+
+    @property
+    def left_out(self) -> frozenset[Word]:
+        """The words that are not read."""
+        return frozenset((role, int(number)) for role, _, number in (word.partition(".") for word in self.leave))
+
+
+Asked = Annotated[SearchParameters, Parameters()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +146,7 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
     entities = opened.entities(" ".join(article.texts.values()))
     index = opened.index
     top = min(MAX_TOP, 3 * parameters.n + 20)  # enough where some are folded
-    with _file(upload) as picture:
+    with upload_file(upload) as picture:
         query = Query(
             texts=article.texts, language=language, left_out=parameters.left_out, picture=picture,
             like=tuple(parameters.like), unlike=tuple(parameters.unlike),
@@ -105,7 +160,7 @@ def find(opened: Opened, article: Article, parameters: SearchParameters, upload:
     return SearchOutcome(
         query=query,
         entities=tuple(entities),
-        languages=tuple(opened.languages),
+        languages=tuple(opened.queries.languages),
         result=replace(result, images=()),
         groups=groups,
         has_more=len(every) > len(groups),
@@ -124,23 +179,6 @@ def fold(images: Sequence[RankedImage]) -> tuple[Group, ...]:
     return tuple(map(tuple, found.values()))
 
 
-def compare(first: Opened, second: Opened, article: Article, address: str) -> tuple[Ranking, list[Picture]]:
-    """Return the one list of two models' pictures for an article, and what is known of each.
-
-    Raises:
-        UsageError: they are not two models over one data set version, or a model cannot read the texts.
-    """
-    queries = [Query(texts=article.texts, language=language_of(each, article)) for each in (first, second)]
-    indexes = [each.index for each in (first, second)]
-    found = [
-        search(index, query, top=COMPARED, queries=opened.queries, known=opened.read(query))
-        for index, query, opened in zip(indexes, queries, (first, second), strict=True)
-    ]
-    ranking = interleaved(queries[0], indexes, found, address=address)
-    known = {each.picture.image: each.picture for result in found for each in result.images}
-    return ranking, [known[each.image] for each in ranking.pictures]
-
-
 def look_up(opened: Opened, images: Sequence[str]) -> dict[str, Picture]:
     """Return what an index knows of pictures, by content hash; those that it has not are left out."""
     records = opened.index.records
@@ -152,53 +190,6 @@ def newest(opened: Opened) -> list[Picture]:
     """Return the NEWEST pictures of an index with the latest dates, the latest first."""
     records = opened.index.records
     return records.pictures(records.newest(NEWEST).tolist())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """Where a model would put pictures.
-
-    Attributes:
-        language: of the article.
-        pictures: what the index knows of them, by content hash.
-        places: by content hash, or key of an upload, the paragraph from 0 and the sentence that each goes with.
-    """
-
-    language: str
-    pictures: dict[str, Picture]
-    places: dict[str, tuple[int, str]]
-
-
-def propose_places(
-    opened: Opened, article: Article, paragraphs: Sequence[str], images: Sequence[str], free: Mapping[str, bytes | None]
-) -> Proposal:
-    """Return what an index knows of pictures, and where those go that have no place yet (Hessel 2019, 3.2).
-
-    Every sentence is compared with every picture by their cosine (an index has no inputs of steps at link time), and
-    the maximum-weight matching is taken, as in linking: a picture has at most one sentence, and a sentence one picture.
-
-    Args:
-        opened: the index.
-        article: with its language.
-        paragraphs: of its body.
-        images: content hashes; those that the index has not are left out.
-        free: those of them without a place; and uploads without one, by their keys, with their bytes.
-
-    Raises:
-        UsageError: there are too many sentences, or the model cannot read them.
-    """
-    language, known = language_of(opened, article), look_up(opened, images)
-    split, index, places = split_sentences(paragraphs, language=language), opened.index, {}
-    if len(split.sentences) > MAX_SENTENCES:
-        raise UsageError(f"expected at most {MAX_SENTENCES} sentences, found {len(split.sentences)}")
-    given, uploads = [image for image in free if image in known], [key for key, data in free.items() if data]
-    if split.sentences and (names := [*given, *uploads]):
-        with ExitStack() as files:
-            own = [opened.queries.picture(str(files.enter_context(_file(free[key] or b"")))) for key in uploads]
-        pictures = np.stack([*index.vectors.rows[index.records.rows_named(given)], *own])
-        pairs = predicted_pairs(opened.sentences(split.sentences, language) @ pictures.T)
-        places = {names[of]: (split.paragraphs[at], split.sentences[at]) for at, of in zip(*pairs, strict=True)}
-    return Proposal(language=language, pictures=known, places=places)
 
 
 def _names(opened: Opened, typed: Sequence[str]) -> tuple[list[str], dict[str, list[Entity]]]:
@@ -220,7 +211,7 @@ def _filters(where: Sequence[str], names: Sequence[str]) -> tuple[Filters, list[
 
 
 @contextmanager
-def _file(upload: bytes) -> Iterator[str | None]:
+def upload_file(upload: bytes) -> Iterator[str | None]:
     """Give the path of an uploaded picture, as long as it is read."""
     if not upload:
         yield None

@@ -40,7 +40,7 @@ Job = Callable[..., Any]  # of a module: takes what is opened, then arguments; i
 _Contents = frozenset[tuple[str, str]]  # of indexes (`Choice.content`)
 TOO_LATE = "the search took too long; shorten the text, or try again"
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["newsroom.pages.search_jobs"])
+_CONTEXT.set_forkserver_preload(["newsroom.pages.placement"])  # which imports what jobs need
 log = logging.getLogger("multilink.pages")
 
 
@@ -51,7 +51,6 @@ class Opened(Archive):
         gazetteer: the names that it knows.
         queries: reads queries.
         facets: of filters, counted once.
-        languages: that the model knows; (): any.
         language: of a text, found out once.
         entities: names in a text; likewise.
     """
@@ -64,8 +63,7 @@ class Opened(Archive):
         self._sentences = lru_cache(TEXTS_KEPT)(
             lambda texts, of: queries.vectors([Query(texts={str(Role.BODY): text}, language=of) for text in texts])
         )
-        self.languages = self.index.model.card.config.needs.languages
-        self.language = lru_cache(TEXTS_KEPT)(lambda text: found_language(text, self.languages))
+        self.language = lru_cache(TEXTS_KEPT)(lambda text: found_language(text, queries.languages))
         self.entities = lru_cache(TEXTS_KEPT)(lambda text: find_entities(text, self.gazetteer))
         self.facets = lru_cache(FACETS_KEPT)(self.index.records.facets)
 

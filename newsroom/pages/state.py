@@ -7,14 +7,11 @@ from typing import Annotated, cast
 
 from fastapi import Depends, File, Form, Query, Request, UploadFile
 
-from newsroom.decisions.log import DecisionLog
-from newsroom.decisions.records import MAX_WHO
+from newsroom.decisions.store import Store
 from newsroom.pages.archives import Archives
 from newsroom.pages.searches import Searches
-from newsroom.pages.store import Store
 from schemas.errors import UsageError
 from schemas.lake import Lake
-from schemas.metadata import plain_text
 from training.listening import is_loopback
 
 LEAST_TOKEN = 16  # characters
@@ -88,7 +85,6 @@ class Pages:
         archives: indexes that can be searched.
         searches: the processes that search them.
         store: what people did.
-        decisions: what they decided, in the same database.
         secret: random bytes that seals are made with.
     """
 
@@ -97,7 +93,6 @@ class Pages:
     archives: Archives
     searches: Searches
     store: Store
-    decisions: DecisionLog
     secret: bytes
 
     def close(self) -> None:
@@ -113,7 +108,7 @@ def pages(request: Request) -> Pages:
 
 def visitor(request: Request) -> str:
     """Return the name that a reverse proxy gave its visitor; "": there is none."""
-    return plain_text(getattr(request.state, "user", ""), MAX_WHO) or ""
+    return str(request.state.user)
 
 
 # Of a function that answers a request.

@@ -77,7 +77,7 @@ def evaluate_search(index: Index, lake: Lake, split: Split | str, *, reader: Rea
     for each, vector in zip(queries, vectors, strict=True):
         by_system = {SEARCH: index.vectors.nearest(vector, RERANKED)}
         if is_described:
-            by_system[BM25] = index.words.rank(each.query.text, RERANKED, fields=WORDS)
+            by_system[BM25] = index.records.words.rank(each.query.text, RERANKED, fields=WORDS)
             by_system[FUSION] = fused(by_system[SEARCH], by_system[BM25])
         for system, ranking in by_system.items():
             first = ranking.rank_of_first(rows[each.linked])

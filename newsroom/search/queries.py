@@ -10,6 +10,7 @@ pipeline's own extractors, which this package does not know. Without one only mo
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -105,12 +106,21 @@ def read_words(documents: Sequence[RawDocument]) -> list[GivenDocument]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class QueryReader:
     """How a model reads queries."""
 
     model: LinkModel
     reader: Reader = read_words
+
+    @cached_property
+    def languages(self) -> Sequence[str]:
+        """Return the languages that the model reads; (): any."""
+        return self.model.card.config.needs.languages
+
+    @cached_property
+    def _view(self) -> TextView:
+        return TextView.of(self.model.card.config.reading)
 
     def vectors(self, queries: Sequence[Query]) -> Float32:
         """Return Q x d unit vectors of the texts of queries.
@@ -143,10 +153,9 @@ class QueryReader:
 
     def _texts(self, query: Query) -> RawDocument:
         """Return what the model is given of a query's texts."""
-        view, given = TextView.of(self.model.card.config.reading), query.given
+        view, given, languages = self._view, query.given, self.languages
         if not given:
             raise UsageError("expected a text, found none")
-        languages = self.model.card.config.needs.languages
         if languages and query.language not in languages:
             raise UsageError(
                 f"the model reads texts in {', '.join(languages)}; expected one of them as language, found "

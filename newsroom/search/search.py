@@ -102,7 +102,7 @@ class SearchResult:
                 str(each.lexical_rank or ""),
                 each.picture.metadata.date or "",
                 each.picture.image[:16],
-                each.picture.label[:SHOWN_TEXT],
+                (each.picture.title or each.picture.source or "")[:SHOWN_TEXT],
             )
             for each in self.images
         ]
@@ -158,7 +158,7 @@ def search(
     selected = index.records.select(filters)
     visual = index.vectors.nearest(vector, RERANKED, selected)
     refined = visual if refine is None or not len(visual.rows) else _refined(index, refine, visual, vector)
-    lexical = index.words.rank(query.text, RERANKED, filters)
+    lexical = index.records.words.rank(query.text, RERANKED, filters)
     rankings = {RankBy.VISUAL: refined, RankBy.LEXICAL: lexical, RankBy.FUSED: fused(refined, lexical)}
     images = _images(index, vector, text, rankings[rank_by], top, visual=refined, lexical=lexical)
     confidence = index.confidence if rank_by is RankBy.VISUAL and query.is_text_alone else None

@@ -23,9 +23,9 @@ def list_command(
     ] = "",
 ) -> options.Summaries:
     """List decisions in the order they were made; those of blind comparisons do not name the model of the picture."""
-    from newsroom.decisions.log import opened_log
+    from newsroom.decisions.store import open_store
 
-    with opened_log(lake, store) as log:
+    with open_store(lake, store) as log:
         found = [each for each in log.decisions() if each.article.startswith(article)]
     head = ("number", "at", "who", "action", "article", "document", "image", "why")
     rows = [
@@ -65,9 +65,9 @@ def export_command(
     included without a link; corrected links replace those of their document.
     """
     from newsroom.decisions.export import export
-    from newsroom.decisions.log import opened_log
+    from newsroom.decisions.store import open_store
 
-    with opened_log(lake, store) as log:
+    with open_store(lake, store) as log:
         made = export(log, Lake.at(lake), Folder(output), split=split, as_pairs=as_pairs)
     arguments = made.build_arguments(lake)
     left_out = ", ".join(f"{reason} {count}" for reason, count in made.left_out.items())
@@ -83,9 +83,9 @@ def export_command(
 def compare_command(lake: options.LakePath, store: options.Store = "") -> options.Summaries:
     """Show which of two models editors preferred in blind comparisons; you may look after each article."""
     from newsroom.decisions.comparison import comparisons
-    from newsroom.decisions.log import opened_log
+    from newsroom.decisions.store import open_store
 
-    with opened_log(lake, store) as log:
+    with open_store(lake, store) as log:
         found = comparisons(log)
     lines = [line for each in found for line in each.lines()]
     values = {"comparisons": found}

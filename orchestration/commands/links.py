@@ -227,7 +227,7 @@ def measure_command(
 
     With --as, the labelled images and people's links become a data set for the gate, evaluate and calibration.
     """
-    from newsroom.decisions.log import opened_log
+    from newsroom.decisions.store import open_store
     from newsroom.labels.label_sample import answered, labels_of, links_by, reported
     from newsroom.labels.linked import link_sets
     from pipelines.exports.subset import write_labelled
@@ -235,7 +235,7 @@ def measure_command(
     home = Lake.at(lake)
     manifest, folder = read_manifest(home, dataset)
     links = links_by(link_sets(home, manifest), model)
-    with opened_log(lake, store) as log:
+    with open_store(lake, store) as log:
         given = answered(links, manifest, folder, log, seed=seed)
     report = reported(*given, wanted=precision)
     if not name:

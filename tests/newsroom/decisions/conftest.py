@@ -12,8 +12,8 @@ import pytest
 
 from multilink.datasets import open_dataset
 from newsroom.decisions.database import database_in, open_database
-from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Ranking, ShownPicture
+from newsroom.decisions.store import Store
 from orchestration.cli import run
 
 PHOTOGRAPHS = Path(__file__).parents[2] / "fixtures" / "photographs"
@@ -52,13 +52,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture
-def log(built: Archive) -> Iterator[DecisionLog]:
+def log(built: Archive) -> Iterator[Store]:
     """An empty log in the lake's own database."""
     address = database_in(built.lake)
     path = Path(address.removeprefix("sqlite:///"))
     for file in path.parent.glob("*") if path.parent.is_dir() else ():
         file.unlink()
-    with DecisionLog(open_database(address)) as opened:
+    with Store(open_database(address)) as opened:
         yield opened
 
 

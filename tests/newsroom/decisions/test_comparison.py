@@ -11,9 +11,9 @@ import pytest
 
 from newsroom.archive.records import Picture
 from newsroom.decisions.comparison import comparisons, preferred_by_editors
-from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.rankings import interleaved
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture
+from newsroom.decisions.store import Store
 from newsroom.search.queries import Query
 from schemas.errors import UsageError
 from schemas.lake import Lake
@@ -68,9 +68,7 @@ def decided(built: Archive, name: str, action: Action = Action.CHOOSE) -> Decisi
     return Decision(action=action, image=built.images[name], dataset=built.dataset, reason=reason)
 
 
-def test_a_later_comparison_on_the_same_articles_takes_nothing_from_an_earlier_one(
-    built: Archive, log: DecisionLog
-) -> None:
+def test_a_later_comparison_on_the_same_articles_takes_nothing_from_an_earlier_one(built: Archive, log: Store) -> None:
     for article in range(12):
         log.decide(decided(built, "cat"), shown(built, article))
     (second,) = comparisons(log)
@@ -93,7 +91,7 @@ def test_a_later_comparison_on_the_same_articles_takes_nothing_from_an_earlier_o
     assert len(list(log.compared(article, tuple(third.values())))) == 2
 
 
-def test_the_gate_counts_every_version_and_both_orders_of_two_models(built: Archive, log: DecisionLog) -> None:
+def test_the_gate_counts_every_version_and_both_orders_of_two_models(built: Archive, log: Store) -> None:
     def say(article: int, name: str, **changed: Any) -> None:
         log.decide(decided(built, name), replace(shown(built, article), **changed))
 
@@ -117,7 +115,7 @@ def test_the_gate_counts_every_version_and_both_orders_of_two_models(built: Arch
     }
 
 
-def test_the_result_counts_articles_by_the_last_choices(built: Archive, log: DecisionLog, command: Multilink) -> None:
+def test_the_result_counts_articles_by_the_last_choices(built: Archive, log: Store, command: Multilink) -> None:
     def said(article: int, name: str, action: Action = Action.CHOOSE) -> None:
         log.decide(decided(built, name, action), shown(built, article))
 

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from multilink.datasets import open_dataset
-from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, Decision, Objection
+from newsroom.decisions.store import Store
 from orchestration.cli import run
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def exported(built: Archive, folder: Path, *options: str) -> list[dict[str, Any]
 
 @pytest.mark.trial
 def test_a_choice_is_found_in_the_data_set_that_is_built_of_it(
-    built: Archive, log: DecisionLog, command: Multilink, tmp_path: Path
+    built: Archive, log: Store, command: Multilink, tmp_path: Path
 ) -> None:
     shown = built.shown()
     log.decide(said(built, Action.CHOOSE, "coffee"), shown)
@@ -72,9 +72,7 @@ def test_a_choice_is_found_in_the_data_set_that_is_built_of_it(
     assert abs(copies[0] - copies[1]).mean() < 2  # the same picture, compressed once more
 
 
-def test_equal_logs_give_equal_bytes_and_a_shortlist_is_no_choice(
-    built: Archive, log: DecisionLog, tmp_path: Path
-) -> None:
+def test_equal_logs_give_equal_bytes_and_a_shortlist_is_no_choice(built: Archive, log: Store, tmp_path: Path) -> None:
     for number, (action, name) in enumerate(
         [(Action.CHOOSE, "cat"), (Action.SHORTLIST, "cat"), (Action.CHOOSE, "flower")]
     ):
@@ -87,7 +85,7 @@ def test_equal_logs_give_equal_bytes_and_a_shortlist_is_no_choice(
     assert files[0] == files[1] and len(files[0]) == 3
 
 
-def test_pairs_are_a_document_for_each_chosen_picture(built: Archive, log: DecisionLog, tmp_path: Path) -> None:
+def test_pairs_are_a_document_for_each_chosen_picture(built: Archive, log: Store, tmp_path: Path) -> None:
     shown = built.shown()
     for name in ("cat", "rocket"):
         log.decide(said(built, Action.CHOOSE, name), shown)
@@ -101,7 +99,7 @@ def test_pairs_are_a_document_for_each_chosen_picture(built: Archive, log: Decis
 
 
 def test_why_something_is_left_out_is_said(
-    built: Archive, log: DecisionLog, command: Multilink, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    built: Archive, log: Store, command: Multilink, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["decisions", "export", "--lake", built.lake, "--output", str(tmp_path)]
     assert run(arguments) == 2
@@ -122,7 +120,7 @@ def test_why_something_is_left_out_is_said(
 
 
 def test_corrected_links_replace_those_of_their_document(
-    built: Archive, log: DecisionLog, command: Multilink, tmp_path: Path
+    built: Archive, log: Store, command: Multilink, tmp_path: Path
 ) -> None:
     """One document with known links, one without: of that, pictures nobody spoke of are left out."""
     pictures = [{"path": f"{name}.jpg"} for name in ("cat", "coffee", "flower")]
@@ -159,7 +157,7 @@ def test_corrected_links_replace_those_of_their_document(
     assert [names[Path(each["path"]).stem] for each in second["images"]] == ["cat", "flower"]
 
 
-def test_decisions_are_listed(built: Archive, log: DecisionLog, command: Multilink) -> None:
+def test_decisions_are_listed(built: Archive, log: Store, command: Multilink) -> None:
     assert command("decisions", "list", "--lake", built.lake) == ["no decision"]
     shown = built.shown()
     log.decide(said(built, Action.CHOOSE, "cat", who="Jo", note="n" * 100), shown)

@@ -16,8 +16,8 @@ import pytest
 from running_newsroom import ROOT, Newsroom, Rivals, button, decide, searched, served, shown
 
 from newsroom.decisions.database import open_database
-from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, Decision, Objection, Ranking
+from newsroom.decisions.store import Store
 from newsroom.pages.state import PagesSettings
 from newsroom.search.archive import Archive
 
@@ -38,7 +38,7 @@ def lake_of(newsroom: Newsroom) -> Path:
 
 def logged(newsroom: Newsroom) -> list[tuple[Decision, Ranking]]:
     """Return what is in the log, with the rankings."""
-    with DecisionLog(open_database(f"sqlite:///{lake_of(newsroom).parent}/pages.sqlite", must_exist=True)) as log:
+    with Store(open_database(f"sqlite:///{lake_of(newsroom).parent}/pages.sqlite", must_exist=True)) as log:
         found = list(log.decisions())
         rankings = log.rankings(each.ranking for each in found)
         return [(each, rankings[each.ranking]) for each in found]
@@ -237,7 +237,7 @@ def test_nothing_acknowledged_is_lost_when_the_pages_are_killed(newsroom: Newsro
         finally:
             process.kill()
     assert process.returncode == -signal.SIGKILL
-    with DecisionLog(open_database(store, must_exist=True)) as log:
+    with Store(open_database(store, must_exist=True)) as log:
         found = list(log.decisions())
         assert [each.image for each in found] == acknowledged and log.rankings([found[0].ranking])
 
@@ -260,7 +260,7 @@ def test_champion_and_challenger_are_compared_blind(rivals: Rivals) -> None:
         result = client.get("/comparison").text
         assert "No difference is shown yet" in result and result.count("won 1 article<") == 1
         assert "models:/" not in client.get("/decisions").text
-    with DecisionLog(open_database(rivals.store)) as log:
+    with Store(open_database(rivals.store)) as log:
         decision = next(each for each in log.decisions() if each.is_blind)
         ranking = log.rankings([decision.ranking])[decision.ranking]
     assert decision.model == "" and ranking.models == ("models:/searcher/1", "models:/searcher/2")

@@ -14,8 +14,8 @@ from running_newsroom import Newsroom, Rivals, check_page, focused, searched, sh
 
 from multilink.datasets import open_dataset
 from newsroom.decisions.database import open_database
-from newsroom.decisions.log import DecisionLog
 from newsroom.decisions.records import Action, article_digest
+from newsroom.decisions.store import Store
 from orchestration.cli import run
 from schemas.features import column_to_vectors
 
@@ -215,7 +215,7 @@ def test_a_whole_task_needs_no_mouse(page: Page, rivals: Rivals) -> None:
     image = task.run(rivals.url, texts)
     steps = "paste", "filter", "choose", "choose another", "undo", "compare", "choose blind", "place", "move"
     assert task.steps == [*steps]
-    with DecisionLog(open_database(rivals.store)) as log:
+    with Store(open_database(rivals.store)) as log:
         decided = [(each.action, each.image, each.is_blind) for each in log.decisions(article=article_digest(texts))]
     chosen, other, back, blind = decided
     assert chosen == (Action.CHOOSE, image, False) and other[0] is Action.CHOOSE

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from newsroom.decisions.database import METADATA, database_in, open_database
-from newsroom.decisions.log import DecisionLog
+from newsroom.decisions.forgetting import forget_on_pages
 from newsroom.decisions.records import Action, Decision, Ranking, ShownPicture
-from newsroom.pages.store import Article, Store, forget_on_pages
+from newsroom.decisions.store import Article, Store
 
 GONE, KEPT = "a" * 40 + "b" * 24, "c" * 64
 WORDS = ("GONE-DOCUMENT", GONE, "GONE-TITLE", "GONE-TEXT", "GONE-NOTE")
@@ -21,8 +21,7 @@ def test_forgetting_leaves_marks_and_nothing_else_of_it(
     of = {"dataset": "diy@v1", "model": "models:/linker/2"}
     pictures = (ShownPicture(image=GONE, score=1.0, title="GONE-TITLE"), ShownPicture(image=KEPT, score=0.5, title="b"))
     ranking = Ranking(texts={"headline": "x"}, models=("models:/linker/2",), dataset="diy@v1", pictures=pictures)
-    store = Store(address)
-    with DecisionLog(open_database(address)) as log:
+    with Store(open_database(address)) as log:
         label = Decision(
             action=Action.FITS,
             image=GONE,
@@ -35,8 +34,7 @@ def test_forgetting_leaves_marks_and_nothing_else_of_it(
         log.decide(label)
         log.decide(Decision(action=Action.CHOOSE, image=GONE, **of), ranking)
         log.decide(Decision(action=Action.REJECT, image=KEPT, reason="quality", **of), ranking)
-        store.keep_article(Article(texts={"headline": "GONE-TEXT"}, origin="diy@v1 GONE-DOCUMENT"))
-        store.close()
+        log.keep_article(Article(texts={"headline": "GONE-TEXT"}, origin="diy@v1 GONE-DOCUMENT"))
         before = list(log.decisions())
         assert forget_on_pages(address, ["GONE-DOCUMENT"], [GONE], is_dry_run=True) == 4
         assert list(log.decisions()) == before

@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from newsroom.pages.search_request import SearchParameters
 from running_newsroom import Newsroom, searched, shown
 
+from newsroom.decisions.store import Article
 from newsroom.pages import search_jobs
 from newsroom.pages.archives import Choice
 from newsroom.pages.pictures import jpeg_of
-from newsroom.pages.search_request import SearchParameters
 from newsroom.pages.searches import Opened
-from newsroom.pages.store import Article
 from schemas.lake import MANIFEST, Lake
 from schemas.links import IndexManifest
 

@@ -19,13 +19,14 @@ from running_newsroom import Server, served
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from newsroom.decisions.log import DecisionLog
+from newsroom.decisions import store
+from newsroom.decisions.database import open_database
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture
-from newsroom.pages import limits, store
+from newsroom.decisions.store import Article, Store
+from newsroom.pages import limits
 from newsroom.pages.access import session
 from newsroom.pages.limits import HEADERS, Limits, Work
 from newsroom.pages.state import PagesSettings
-from newsroom.pages.store import Article, Store
 from schemas.errors import NotFoundError, UsageError
 
 TOKEN = "a-token-of-24-characters"
@@ -285,7 +286,7 @@ def test_an_error_is_one_line_in_the_visitors_language(server: Server) -> None:
 def test_what_was_kept_is_there_after_the_process_is_killed(tmp_path: Path) -> None:
     """A second process that opens the same file finds it, while the first still has it open and never closes it."""
     address = f"sqlite:///{tmp_path}/deep/pages.sqlite"
-    first, second = Store(address), Store(address)
+    first, second = Store(open_database(address)), Store(open_database(address))
     key = first.keep_upload(b"picture")
     assert second.upload(key) == b"picture" and first.keep_upload(b"picture") == key
     assert first.secret() == second.secret() and len(first.secret()) == 32
@@ -294,13 +295,12 @@ def test_what_was_kept_is_there_after_the_process_is_killed(tmp_path: Path) -> N
 
 
 def test_what_nobody_decided_on_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Store(f"sqlite:///{tmp_path}/pages.sqlite")
-    with DecisionLog(opened.engine) as log:
+    with Store(open_database(f"sqlite:///{tmp_path}/pages.sqlite")) as opened:
         unused, used, upload = {"headline": "unused"}, {"headline": "used"}, opened.keep_upload(b"picture")
         keys = [opened.keep_article(Article(texts=texts)) for texts in (unused, used)]
         picture = ShownPicture(image="a" * 64, score=1.0)
         ranking = Ranking(texts=used, models=("m",), dataset="d@1", pictures=(picture,))
-        log.decide(Decision(action=Action.REJECT, reason=Objection.USED, image="a" * 64, dataset="d@1"), ranking)
+        opened.decide(Decision(action=Action.REJECT, reason=Objection.USED, image="a" * 64, dataset="d@1"), ranking)
         assert opened.expire(30) == 0
         monkeypatch.setattr(store, "_now", lambda shift=timedelta(): f"{3000 + shift.days}-01-01")
         new = opened.keep_article(Article(texts={"headline": "new"}))

@@ -24,14 +24,15 @@ import pytest
 from PIL import Image
 from running_newsroom import EVIL, check_page, served
 
-from newsroom.decisions.log import DecisionLog
+from newsroom.decisions.database import open_database
 from newsroom.decisions.records import Action, Decision, standing
+from newsroom.decisions.store import Store
 from newsroom.labels.label_sample import drawn_images, frame_of, links_by, sample_of
 from newsroom.labels.linked import DocumentFilter, Order, find_links, link_sets, linked_documents, ordered, outcomes
 from newsroom.labels.rows import place_of, rows_at
 from newsroom.pages.datasets import rendered
+from newsroom.pages.rendering import picture_address
 from newsroom.pages.state import PagesSettings
-from newsroom.pages.store import Store
 from orchestration.cli import run
 from pipelines.images.inspect import ROWS_PER_GROUP
 from pipelines.packs import PackFolder
@@ -334,7 +335,7 @@ def test_a_correction_is_a_decision_in_the_log(site: Site) -> None:
         assert browser.post(target, data=added).status_code == 303
         shown = browser.get("/links/synthetic/v1?language=de").text
     assert f'value="{sentence}-{image}-wrong" aria-pressed="true"' in shown
-    with DecisionLog(Store(site.store).engine) as log:
+    with Store(open_database(site.store)) as log:
         mine = [each for each in log.decisions() if each.document == "test-005"]
     (document,) = [each for each in _raw(site) if each["id"] == "test-005"]
     assert [(each.action, each.sentence, each.image) for each in mine] == [
@@ -543,7 +544,7 @@ def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
         page.wait_for_selector("#last")
         assert ("proposed none" in str(page.text_content("#last"))) == (proposed < 0)
     page.wait_for_selector("text=multilink measure first-1 --dataset synthetic@v1")
-    with DecisionLog(Store(site.store).engine) as log:
+    with Store(open_database(site.store)) as log:
         made = list(log.decisions(article=sample_of(links, 0)))
         assert [each.who for each in made] == ["Anna"] * 10
         assert [(each.document, each.sentence) for each in made[3:5]] == [
@@ -634,7 +635,8 @@ def test_an_answer_can_be_changed_and_the_proposal_is_shown_after_it(site: Site)
         pictures = [
             html.unescape(each) for each in re.findall(r'<img src="([^"]*)" alt="[^"]*"(?: class="asked")?>', first)
         ]
-        assert sorted(pictures[1:]) == sorted(found.drawn.images) and pictures[0] == found.drawn.images[image]
+        wanted = [picture_address("synthetic@v1", found.part, each) for each in found.images]
+        assert sorted(pictures[1:]) == sorted(wanted) and pictures[0] == wanted[image]
         assert "proposed" not in first and 'id="back"' not in first and f"last={rows[0]}" not in first
         assert "proposed" not in browser.get(f"{target}&last={rows[0]}").text  # not asked about yet
         following = browser.post(target, data={"row": str(rows[0]), "answer": "none-fits"}).text
@@ -646,7 +648,7 @@ def test_an_answer_can_be_changed_and_the_proposal_is_shown_after_it(site: Site)
         assert re.findall(r'value="([^"]*)"[^>]* aria-pressed="true"', again) == ["none-fits"]
         changed = browser.post(html.unescape(change), data={"row": str(rows[0]), "answer": "0"}).text
         assert f'data-row="{rows[1]}"' in changed and 'data-done="1"' in changed
-    with DecisionLog(Store(site.store).engine) as log:
+    with Store(open_database(site.store)) as log:
         made = [each for each in log.decisions(article=sample_of(links, 3)) if each.who == "Ida"]
     assert [each.action for each in made] == [Action.NONE_FITS, Action.FITS]
     assert [each.sentence for each in standing(made)] == [0]

@@ -134,7 +134,7 @@ def test_baselines_see_what_is_said_and_never_the_articles_captions(lake: Lake, 
     assert values[BM25, "role=headline", "reciprocal_rank"] > 48  # type: ignore[operator]
     # A caption's own word is in `shown_with` alone: by words it finds its picture no better than any other picture.
     assert values[BM25, "role=caption", "recall_at_5"] < 40  # type: ignore[operator]
-    assert index.words.rank("caption7", 5).rows.size == 1
+    assert index.records.words.rank("caption7", 5).rows.size == 1
 
 
 def test_without_anything_said_the_baselines_say_so(lakes: ModuleType, articles: Any, tmp_path: Path) -> None:

@@ -270,15 +270,15 @@ def test_a_version_whose_build_has_no_ledger_is_named(lake: Lake) -> None:
 
 def test_forget_reaches_what_editors_decided_and_labelled(lake: Lake) -> None:
     from newsroom.decisions.database import database_in, open_database
-    from newsroom.decisions.log import DecisionLog
     from newsroom.decisions.records import Action, Decision, Ranking, ShownPicture
+    from newsroom.decisions.store import Store
 
     version = f"documents@{lake.latest('documents')}"
     (image,) = values(lake, "lake", "takedown", "p3")["versions"][0]["images"]
     of = {"dataset": version, "model": "models:/linker/2"}
     shown = ShownPicture(image=image, score=1.0, title=SECRET)
     ranking = Ranking(texts={"headline": "x"}, models=(of["model"],), dataset=version, pictures=(shown,))
-    with DecisionLog(open_database(database_in(lake.root.uri))) as log:
+    with Store(open_database(database_in(lake.root.uri))) as log:
         log.decide(Decision(action=Action.FITS, image=image, document="p3", sentence=0, article="0" * 64, **of))
         log.decide(Decision(action=Action.CHOOSE, image=image, **of), ranking)
     assert values(lake, "lake", "forget", "p3")["on_pages"] == 3

@@ -16,10 +16,9 @@ import pytest
 import sqlalchemy as sql
 
 from newsroom.decisions.comparison import comparisons, preferred_by_editors
-from newsroom.decisions.database import METADATA, database_in, open_database
-from newsroom.decisions.log import ConflictError, DecisionLog
+from newsroom.decisions.database import database_in, open_database
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
-from newsroom.pages.store import Article, Store
+from newsroom.decisions.store import Article, ConflictError, Store
 from schemas.errors import BuildError, NotFoundError, UsageError
 from schemas.lake import Lake
 
@@ -47,10 +46,10 @@ WRITER = """
 import sys
 from dataclasses import replace
 from newsroom.decisions.database import open_database
-from newsroom.decisions.log import DecisionLog
+from newsroom.decisions.store import Store
 from newsroom.decisions.records import Action, Decision, Ranking, ShownPicture
 
-log, count = DecisionLog(open_database(sys.argv[1])), int(sys.argv[2])
+log, count = Store(open_database(sys.argv[1])), int(sys.argv[2])
 image = "a" * 64
 for number in range(count):
     ranking = Ranking(
@@ -66,16 +65,11 @@ for number in range(count):
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/pages/pages.sqlite"
-    uri = str(request.getfixturevalue("postgres"))
-    engine = open_database(uri)
-    with engine.begin() as connection:
-        METADATA.drop_all(connection)
-    engine.dispose()
-    return uri
+    return str(request.getfixturevalue("postgres"))
 
 
 def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
-    with DecisionLog(open_database(address)) as log:
+    with Store(open_database(address)) as log:
         first = log.decide(CHOICE, RANKING)
         rejected = log.decide(
             Decision(
@@ -90,7 +84,7 @@ def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
         == RANKING.article
         == article_digest({"headline": "Flut in Köln", "body": "Der Rhein steigt.\x00"})
     )
-    with DecisionLog(open_database(address)) as log:
+    with Store(open_database(address)) as log:
         assert list(log.decisions()) == [first, rejected, link]
         assert list(log.decisions(article=RANKING.article)) == [first, rejected]
         assert log.latest(2) == [link, rejected] and log.latest(5, before=3) == [rejected, first]
@@ -103,7 +97,7 @@ def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
 @pytest.mark.parametrize("table", ["decisions", "rankings"])
 def test_the_database_refuses_changes(address: str, statement: str, table: str) -> None:
     engine = open_database(address)
-    with DecisionLog(engine) as log:
+    with Store(engine) as log:
         log.decide(CHOICE, BLIND)
         with pytest.raises(sql.exc.DatabaseError, match="only grows"), engine.begin() as connection:
             connection.execute(sql.text(statement.format(table)))
@@ -113,7 +107,7 @@ def test_the_database_refuses_changes(address: str, statement: str, table: str) 
 
 def test_a_decision_made_on_an_old_page_is_refused(address: str) -> None:
     """A stale tab can neither repeat nor undo what another tab did; the log says what stands."""
-    with DecisionLog(open_database(address)) as log:
+    with Store(open_database(address)) as log:
         chosen = log.decide(CHOICE, RANKING, after=0)
         for seen in (0, chosen.number + 1):
             with pytest.raises(ConflictError) as refused:
@@ -130,7 +124,7 @@ def test_a_decision_made_on_an_old_page_is_refused(address: str) -> None:
 
 
 def test_of_two_who_decide_at_once_one_is_refused(address: str) -> None:
-    with DecisionLog(open_database(address)) as log, ThreadPoolExecutor(8) as threads:
+    with Store(open_database(address)) as log, ThreadPoolExecutor(8) as threads:
 
         def decide(number: int) -> bool:
             with suppress(ConflictError):
@@ -142,7 +136,7 @@ def test_of_two_who_decide_at_once_one_is_refused(address: str) -> None:
 
 
 def test_an_article_that_was_compared_on_two_versions_counts_once_for_all_of_them(address: str) -> None:
-    with DecisionLog(open_database(address)) as log:
+    with Store(open_database(address)) as log:
         for ranking in (BLIND, replace(BLIND, dataset="archive@2")):
             log.decide(replace(CHOICE, model="", dataset=ranking.dataset), ranking)
         assert [(each.dataset, each.result.second) for each in comparisons(log)] == [
@@ -158,7 +152,7 @@ def test_pages_read_what_they_show_and_no_more(tmp_path: Path) -> None:
     """However long the log: each question that a page asks is answered by an index, or reads one row an article."""
     engine = open_database(f"sqlite:///{tmp_path}/x.sqlite")
     asked: list[tuple[str, object]] = []
-    with DecisionLog(engine) as log:
+    with Store(engine) as log:
         log.decide(CHOICE, RANKING)
         last = log.decide(replace(CHOICE, model=""), BLIND)
         sql.event.listen(engine, "before_cursor_execute", lambda *given: asked.append((given[2], given[3])))
@@ -191,7 +185,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(address: str, a
         writer.send_signal(signal.SIGKILL)  # in the middle of the next write
         numbers += [int(line) for line in writer.stdout.read().split("\n")[:-1]]
     assert writer.returncode == -signal.SIGKILL
-    with DecisionLog(open_database(address)) as log:
+    with Store(open_database(address)) as log:
         found = list(log.decisions())
         assert [each.number for each in found][: len(numbers)] == numbers
         assert len(found) <= len(numbers) + 1  # one that was not acknowledged yet
@@ -206,7 +200,7 @@ def test_processes_and_threads_write_at_once(address: str) -> None:
     with ExitStack() as stack:
         started = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True, env=environment) for each in commands]
         writers = [stack.enter_context(each) for each in started]
-        log = stack.enter_context(DecisionLog(open_database(address)))
+        log = stack.enter_context(Store(open_database(address)))
         threads = stack.enter_context(ThreadPoolExecutor(4))
         own = list(threads.map(lambda _: log.decide(CHOICE, RANKING).number, range(20)))
         told = [int(line) for writer in writers for line in writer.communicate(timeout=120)[0].split()]
@@ -221,17 +215,13 @@ def test_pages_that_start_at_once_make_the_tables_once(address: str) -> None:
 
     def started(number: int) -> list[int]:
         together.wait(timeout=120)
-        store = Store(address)
-        try:
-            store.keep_article(Article(texts={"headline": f"Flut {number}"}))
-        finally:
-            store.close()
-        with DecisionLog(open_database(address)) as log:
+        with Store(open_database(address)) as log:
+            log.keep_article(Article(texts={"headline": f"Flut {number}"}))
             return [log.decide(CHOICE, RANKING).number for _ in range(5)]
 
     with ThreadPoolExecutor(8) as threads:
         told = [number for numbers in threads.map(started, range(8)) for number in numbers]
-    with DecisionLog(open_database(address)) as log:
+    with Store(open_database(address)) as log:
         assert sorted(told) == [each.number for each in log.decisions()] and len(set(told)) == 40
 
 
@@ -240,7 +230,7 @@ def _root() -> str:
 
 
 def test_what_cannot_be_a_decision_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with DecisionLog(open_database(f"sqlite:///{tmp_path}/x.sqlite")) as log:
+    with Store(open_database(f"sqlite:///{tmp_path}/x.sqlite")) as log:
         with pytest.raises(UsageError, match="expected a picture of the ranking"):
             log.decide(CHOICE)
         with pytest.raises(UsageError, match="expected a picture of the ranking"):

@@ -1,27 +1,42 @@
-"""The log of decisions, which only grows, in the database of the pages (`newsroom.decisions.database`).
+"""What people did on the pages, in their database (`database.py`): texts and pictures they searched with, decisions.
 
-A decision is on the disk when `decide` returns.
+Rows are added, never changed. Old texts and pictures are removed (`Store.expire`); the log of decisions only grows.
+What a method has written is on the disk when it returns.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
-from datetime import UTC, datetime
+import hashlib
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import sqlalchemy as sql
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from newsroom.decisions.database import DECISIONS, RANKINGS, connected, database_in, open_database
-from newsroom.decisions.records import Action, Decision, Ranking
+from newsroom.decisions.database import (
+    ARTICLES,
+    DECISIONS,
+    KEPT,
+    RANKINGS,
+    UPLOADS,
+    connected,
+    database_in,
+    open_database,
+)
+from newsroom.decisions.records import Action, Decision, Ranking, article_digest
 from schemas.configs import restore
-from schemas.documents import Role
-from schemas.errors import UsageError
+from schemas.documents import UNDETERMINED, Role
+from schemas.errors import NotFoundError, UsageError
 from schemas.versions import plain
 
+KEY_DIGITS = 24
 READ_AT_ONCE = 500
 BEGINNING = 120  # characters of an article
-INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+_INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+_KINDS = {"articles": "article", "uploads": "uploaded picture"}
 
 
 class ConflictError(UsageError):
@@ -32,8 +47,31 @@ class ConflictError(UsageError):
         self.standing = standing
 
 
-class DecisionLog:
-    """The log in a database; a context manager. May be used by several threads, and by several processes at once.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Article:
+    """Texts that pictures are searched for.
+
+    Attributes:
+        texts: by role (`schemas.documents.Role`), none blank.
+        language: of the texts; `und`: it is to be found out.
+        origin: `NAME@VERSION ID` of a document of a data set; "": somebody's own text.
+        images: content hashes of that document's own.
+    """
+
+    texts: Mapping[str, str]
+    language: str = UNDETERMINED
+    origin: str = ""
+    images: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Return the digest of what it says: equal articles have one key."""
+        content = json.dumps([sorted(self.texts.items()), self.language, self.origin], ensure_ascii=False)
+        return hashlib.sha256(content.encode()).hexdigest()[:KEY_DIGITS]
+
+
+class Store:
+    """The database, opened; a context manager. May be used by several threads, and by several processes at once.
 
     Every method raises a `BuildError` where the database does not answer, or refuses.
     """
@@ -45,7 +83,71 @@ class DecisionLog:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
         self._engine.dispose()
+
+    def secret(self) -> bytes:
+        """Return the random number that signatures of these pages are made with, the same for all their processes."""
+        self._add(KEPT, name="secret", value=secrets.token_hex(32))
+        with connected(self._engine) as connection:
+            found: str = connection.execute(select(KEPT.c.value).where(KEPT.c.name == "secret")).scalar_one()
+        return bytes.fromhex(found)
+
+    def keep_article(self, article: Article) -> str:
+        """Keep an article and return its key."""
+        given = {"key": article.key, "digest": article_digest(article.texts), "first_seen": _now()}
+        self._add(ARTICLES, **given, **plain(article) | {"texts": dict(article.texts)})
+        return article.key
+
+    def article(self, key: str) -> Article:
+        """Return a kept article.
+
+        Raises:
+            NotFoundError: there is none of that key.
+        """
+        return _article(self._row(ARTICLES, key))
+
+    def recent(self, count: int) -> list[Article]:
+        """Return the articles that were kept last, the newest first."""
+        newest = select(ARTICLES).order_by(ARTICLES.c.first_seen.desc(), ARTICLES.c.key).limit(count)
+        with connected(self._engine) as connection:
+            return [_article(row) for row in connection.execute(newest)]
+
+    def keep_upload(self, data: bytes) -> str:
+        """Keep a picture and return its key."""
+        key = hashlib.sha256(data).hexdigest()[:KEY_DIGITS]
+        self._add(UPLOADS, key=key, bytes=data, at=_now())
+        return key
+
+    def upload(self, key: str) -> bytes:
+        """Return a kept picture.
+
+        Raises:
+            NotFoundError: there is none of that key.
+        """
+        return bytes(self._row(UPLOADS, key).bytes)
+
+    def expire(self, days: int) -> int:
+        """Remove uploads, and articles on whose pictures nobody decided, that are so many days old; return how many."""
+        before, article = _now(-timedelta(days=days)), ARTICLES.c
+        is_unused = article.digest.not_in(select(DECISIONS.c.article))
+        with connected(self._engine, is_writing=True) as connection:
+            gone = connection.execute(sql.delete(ARTICLES).where(article.first_seen < before, is_unused)).rowcount
+            return gone + connection.execute(sql.delete(UPLOADS).where(UPLOADS.c.at < before)).rowcount
+
+    def _row(self, table: sql.Table, key: str) -> Any:
+        with connected(self._engine) as connection:
+            found = connection.execute(select(table).where(table.c.key == key)).one_or_none()
+        if found is None:
+            raise NotFoundError(f"no {_KINDS[table.name]} {key[:KEY_DIGITS]!r}; it was deleted or never saved")
+        return found
+
+    def _add(self, table: sql.Table, **values: Any) -> None:
+        with connected(self._engine, is_writing=True) as connection:
+            _add(connection, table, values)
 
     def decide(self, decision: Decision, ranking: Ranking | None = None, *, after: int | None = None) -> Decision:
         """Write a decision, with the ranking in which the picture was shown, and return it as it is in the log.
@@ -88,7 +190,7 @@ class DecisionLog:
         if connection.dialect.name == "postgresql":  # SQLite has one writer, from its first INSERT on
             connection.execute(select(sql.func.pg_advisory_xact_lock(sql.func.hashtext(decision.article))))
         values = {"digest": decision.ranking, "article": decision.article, "ranking": plain(ranking)}
-        connection.execute(INSERT[connection.dialect.name](RANKINGS).on_conflict_do_nothing(), values)
+        _add(connection, RANKINGS, values)
 
     def decisions(self, *, article: str = "") -> Iterator[Decision]:
         """Yield decisions in order, of one article by its digest, or of all; a few hundred are in memory at a time."""
@@ -156,6 +258,19 @@ class DecisionLog:
         return {digest: (beginning, query or "") for digest, beginning, query in rows}
 
 
+def _add(connection: sql.Connection, table: sql.Table, values: Mapping[str, Any]) -> None:
+    """Add a row, unless its key is there."""
+    connection.execute(_INSERT[connection.dialect.name](table).on_conflict_do_nothing(), values)
+
+
+def _article(row: Any) -> Article:
+    return Article(texts=row.texts, language=row.language, origin=row.origin, images=tuple(row.images))
+
+
+def _now(shift: timedelta = timedelta()) -> str:
+    return (datetime.now(UTC) + shift).isoformat(timespec="seconds")
+
+
 def _check_after(connection: sql.Connection, decision: Decision, ranking: Ranking, after: int) -> None:
     """Raise a `ConflictError` where the last decision on the picture is another than the one that was seen."""
     last = select(DECISIONS).where(DECISIONS.c.article == decision.article, DECISIONS.c.image == decision.image)
@@ -174,8 +289,8 @@ def _decision(row: Any) -> Decision:
     return restore(Decision, {each.name: row[each.name] for each in fields(Decision)})
 
 
-def opened_log(lake: str, store: str) -> DecisionLog:
-    """Return the log of the pages of a lake.
+def open_store(lake: str, store: str) -> Store:
+    """Return what people did on the pages of a lake.
 
     Args:
         lake: path or URI of the lake.
@@ -184,4 +299,4 @@ def opened_log(lake: str, store: str) -> DecisionLog:
     Raises:
         NotFoundError: the pages have not been started yet.
     """
-    return DecisionLog(open_database(store or database_in(lake), must_exist=True))
+    return Store(open_database(store or database_in(lake), must_exist=True))
