@@ -37,7 +37,7 @@ import numpy as np
 from scipy.special import betaln
 
 from benchmarks.command import parser_of, print_figures
-from newsroom.decisions.rankings import team_draft
+from newsroom.decisions.comparison import team_draft
 from training.metrics.preference import LEVEL, MIXTURE
 
 ARTICLES, EVEN = 300, 0.2

@@ -25,7 +25,6 @@ _OPERATORS = {
     **dict.fromkeys(EQUAL, "= !="),
     **{name: "= != ~" if name in EQUAL else "~" for name in WORDS},
 }
-_MEANT = {"=>": ">=", "=<": "<=", "==": "=", "<>": "!=", "=!": "!=", "~=": "~", "=~": "~"}
 _CONDITION = re.compile(r"\s*([A-Za-z_]+)\s*([<>=!~]+)\s*(.*?)\s*", re.S)
 _DATE = re.compile(r"\d{4}(-\d\d(-\d\d)?)?")
 
@@ -75,8 +74,7 @@ def _condition(text: str) -> Condition:
         meant = f"; did you mean {near[0]}{operator}{value}?" if near else ""
         raise UsageError(f"--where {text!r}: no field {name!r}; fields: {fields}{meant}")
     if operator not in _OPERATORS[name].split():
-        meant = f"; did you mean {name}{_MEANT[operator]}{value}?" if operator in _MEANT else ""
-        raise UsageError(f"--where {text!r}: expected {name} with one of {_OPERATORS[name]}{meant}")
+        raise UsageError(f"--where {text!r}: expected {name} with one of {_OPERATORS[name]}")
     if operator == "~":
         return _contains(value, "--where", name)
     if name in EQUAL:

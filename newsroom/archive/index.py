@@ -204,6 +204,20 @@ class Index:
     vectors: Vectors
 
 
+def index_folder(uri: str) -> Folder:
+    """Return the folder of an index.
+
+    Raises:
+        NotFoundError: no index is there.
+    """
+    folder = Folder(uri if "://" in uri else str(Path(uri).absolute()))
+    if not folder.exists(MANIFEST):
+        raise NotFoundError(
+            f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index` makes one"
+        )
+    return folder
+
+
 def open_index(uri: str, check: Callable[[Folder, bytes, IndexManifest, Path], None] | None = None) -> Index:
     """Return the index in a folder; one on an object store is fetched into the cache of this machine first.
 
@@ -216,11 +230,7 @@ def open_index(uri: str, check: Callable[[Folder, bytes, IndexManifest, Path], N
         NotFoundError: no index is there.
         IntegrityError: it is not whole, or of another release's format.
     """
-    folder = Folder(uri if "://" in uri else str(Path(uri).absolute()))
-    if not folder.exists(MANIFEST):
-        raise NotFoundError(
-            f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index` makes one"
-        )
+    folder = index_folder(uri)
     text = folder.read(MANIFEST)
     try:
         manifest = IndexManifest.from_json(text.decode(), where=uri)

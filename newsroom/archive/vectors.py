@@ -13,6 +13,7 @@ mapped into memory.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -147,15 +148,15 @@ class Vectors:
 
         What a filter leaves may lie far from the query: then the nearest lists have little of it.
         """
-        library, lists = faiss(), self.probes
+        module, lists = faiss(), self.probes
         given: dict[str, Any] = {}
         if selected is not None:
             mask = np.zeros(len(self.rows), dtype=bool)
             mask[selected] = True
             bits = np.packbits(mask, bitorder="little")
-            given = {"sel": library.IDSelectorBitmap(len(self.rows), library.swig_ptr(bits))}
+            given = {"sel": module.IDSelectorBitmap(len(self.rows), module.swig_ptr(bits))}
         while True:
-            _, found = self.cells.search(query[None], count, params=library.SearchParametersIVF(nprobe=lists, **given))
+            _, found = self.cells.search(query[None], count, params=module.SearchParametersIVF(nprobe=lists, **given))
             rows = np.sort(found[0][found[0] >= 0]).astype(np.int64)
             if len(rows) == count or lists >= self.cells.nlist:
                 return rows
@@ -198,11 +199,11 @@ def make_cells(
         queries: Q x d that the number of lists to look at is chosen by.
         measured_with: what the queries are of.
     """
-    library, searched = faiss(), all_rows(len(rows), live)
+    module, searched = faiss(), all_rows(len(rows), live)
     count = len(searched)
     lists = 1 << round(np.log2(2 * np.sqrt(count)))
     with threadpool_limits(1):  # sums of floating-point numbers depend on how many share them
-        made = library.index_factory(rows.dimensions, f"IVF{lists},SQ8", library.METRIC_INNER_PRODUCT)
+        made = module.index_factory(rows.dimensions, f"IVF{lists},SQ8", module.METRIC_INNER_PRODUCT)
         made.cp.max_points_per_centroid = POINTS_PER_CELL
         sample = stream("cells", count).choice(count, size=min(count, lists * POINTS_PER_CELL), replace=False)
         made.train(rows[searched[np.sort(sample)]])
@@ -210,7 +211,7 @@ def make_cells(
         truth = _nearest_by_all(rows, searched, queries)
         probes, recall = FIRST_PROBES, 0.0
         while True:
-            found = made.search(queries, RERANKED, params=library.SearchParametersIVF(nprobe=probes))[1]
+            found = made.search(queries, RERANKED, params=module.SearchParametersIVF(nprobe=probes))[1]
             recall = float(np.mean([np.isin(want, have).mean() for want, have in zip(truth, found, strict=True)]))
             if recall >= WANTED_RECALL or probes >= lists:
                 break
@@ -248,16 +249,17 @@ def _nearest_by_all(rows: Stacked, searched: Int64, queries: Float32) -> Int64:
 
 
 def faiss() -> Any:
-    """Return the library of approximate search.
+    """Return the library of approximate search; raises as `library`."""
+    return library("faiss")
+
+
+def library(name: str) -> Any:
+    """Return a library of the extra `newsroom`.
 
     Raises:
         ConfigError: it is not installed.
     """
     try:
-        import faiss as library
+        return import_module(name)
     except ModuleNotFoundError as problem:
-        raise ConfigError(
-            f"{EXACT_BELOW} images and more are searched through faiss, which is not installed: "
-            "pip install 'multilink-pipeline[newsroom]'"
-        ) from problem
-    return library
+        raise ConfigError(f"{name} is not installed: pip install 'multilink-pipeline[newsroom]'") from problem

@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from newsroom.archive.filters import COMPARED, EQUAL, SHOWN_WITH, WORDS, Condition, Filters
-from newsroom.archive.vectors import Ranked
-from schemas.errors import ConfigError, IntegrityError
+from newsroom.archive.vectors import Ranked, library
+from schemas.errors import IntegrityError
 from training.data.ragged import Bool, Int64
 
 LEXICAL_WORDS = 64  # of a text, the rarest
@@ -92,12 +92,6 @@ class Words:
             except ValueError as problem:
                 raise IntegrityError(f"{folders[0]}: the words cannot be read; make the index again") from problem
             return cls(index, np.repeat(starts, list(map(len, segments))), live)
-
-    @classmethod
-    def of(cls, rows: pa.Table) -> Self:
-        """Return the words of some pictures, in memory."""
-        index = _write(rows, None)
-        return cls(index, np.zeros(index.searcher().num_segments, np.int64))
 
     def rank(self, text: str, count: int, filters: Filters = (), *, fields: Sequence[str] = FIELDS) -> Ranked:
         """Return the pictures whose words a text shares, by BM25; none where it shares no selective word.
@@ -194,8 +188,8 @@ def _joined(queries: Sequence[Any], occur: str = "Should") -> Any:
     return tantivy().Query.boolean_query([(getattr(tantivy().Occur, occur), each) for each in queries])
 
 
-def _write(rows: pa.Table, folder: str | None) -> Any:
-    """Write a new index with the words of some pictures, in memory without a folder; return it."""
+def _write(rows: pa.Table, folder: str) -> None:
+    """Write a new index with the words of some pictures."""
     index = tantivy().Index(_schema(), path=folder)
     index.register_tokenizer(_ANALYSER, _analyser())
     writer = index.writer(HEAP_BYTES, 1)  # in one thread: the same rows, the same bytes
@@ -203,8 +197,6 @@ def _write(rows: pa.Table, folder: str | None) -> Any:
         writer.add_document(tantivy().Document.from_dict(document, index.schema))
     writer.commit()
     writer.wait_merging_threads()
-    index.reload()
-    return index
 
 
 def _documents(rows: pa.Table) -> Iterator[dict[str, Any]]:
@@ -241,19 +233,10 @@ def _schema() -> Any:
 
 @cache
 def _analyser() -> Any:
-    library = tantivy()
-    made = library.TextAnalyzerBuilder(library.Tokenizer.simple())
-    return made.filter(library.Filter.lowercase()).filter(library.Filter.ascii_fold()).build()
+    made, filters = tantivy().TextAnalyzerBuilder(tantivy().Tokenizer.simple()), tantivy().Filter
+    return made.filter(filters.lowercase()).filter(filters.ascii_fold()).build()
 
 
 def tantivy() -> Any:
-    """Return the library that ranks by words.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    try:
-        import tantivy as library
-    except ModuleNotFoundError as problem:
-        raise ConfigError("search by words needs tantivy: pip install 'multilink-pipeline[newsroom]'") from problem
-    return library
+    """Return the library that ranks by words; raises as `library`."""
+    return library("tantivy")

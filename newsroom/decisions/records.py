@@ -18,8 +18,6 @@ from schemas.documents import UNDETERMINED
 from schemas.errors import UsageError
 from schemas.versions import fingerprint, plain
 
-MAX_ARTICLE = 500_000  # characters of all texts of an article
-MAX_PICTURES = 500
 MAX_NOTE, MAX_WHO = 2_000, 200  # characters
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -107,12 +105,6 @@ class Ranking:
     indexes: tuple[str, ...] = ()
     query: str = ""
     pictures: tuple[ShownPicture, ...]
-
-    def __post_init__(self) -> None:
-        if sum(map(len, self.texts.values())) > MAX_ARTICLE:
-            raise UsageError(f"an article: expected at most {MAX_ARTICLE} characters")
-        if len(self.pictures) > MAX_PICTURES:
-            raise UsageError(f"a ranking: expected at most {MAX_PICTURES} pictures, found {len(self.pictures)}")
 
     @property
     def article(self) -> str:

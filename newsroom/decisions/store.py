@@ -20,6 +20,7 @@ from newsroom.decisions.database import (
     ARTICLES,
     DECISIONS,
     KEPT,
+    KEY_DIGITS,
     RANKINGS,
     UPLOADS,
     connected,
@@ -32,7 +33,6 @@ from schemas.documents import UNDETERMINED, Role
 from schemas.errors import NotFoundError, UsageError
 from schemas.versions import plain
 
-KEY_DIGITS = 24
 READ_AT_ONCE = 500
 BEGINNING = 120  # characters of an article
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
@@ -40,11 +40,7 @@ _KINDS = {"articles": "article", "uploads": "uploaded picture"}
 
 
 class ConflictError(UsageError):
-    """A decision was made on the picture that whoever decides now had not seen: `standing` is the last one, if any."""
-
-    def __init__(self, standing: Decision | None) -> None:
-        super().__init__("somebody else decided on the picture meanwhile; nothing was written")
-        self.standing = standing
+    """Somebody else decided on the picture meanwhile; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,12 +269,13 @@ def _now(shift: timedelta = timedelta()) -> str:
 
 def _check_after(connection: sql.Connection, decision: Decision, ranking: Ranking, after: int) -> None:
     """Raise a `ConflictError` where the last decision on the picture is another than the one that was seen."""
-    last = select(DECISIONS).where(DECISIONS.c.article == decision.article, DECISIONS.c.image == decision.image)
+    last = select(DECISIONS.c.number).where(
+        DECISIONS.c.article == decision.article, DECISIONS.c.image == decision.image
+    )
     if ranking.is_blind:
         last = last.where(*_between(ranking.models))
-    row = connection.execute(last.order_by(DECISIONS.c.number.desc()).limit(1)).mappings().first()
-    if (0 if row is None else row["number"]) != after:
-        raise ConflictError(None if row is None else _decision(row))
+    if (connection.execute(last.order_by(DECISIONS.c.number.desc()).limit(1)).scalar() or 0) != after:
+        raise ConflictError(f"{decision.image}: somebody else decided on the picture meanwhile; nothing was written")
 
 
 def _between(models: Sequence[str]) -> tuple[sql.ColumnElement[bool], ...]:

@@ -88,7 +88,8 @@ def create_app(settings: PagesSettings) -> FastAPI:
         yield
         for each in tending:
             each.cancel()
-        shared.close()
+        shared.searches.close()
+        shared.store.close()
 
     app = FastAPI(
         openapi_url=None, lifespan=lifespan, dependencies=[Depends(guard_writes)], max_body_size=MAX_FORM_BYTES

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from newsroom.archive.index import index_folder
 from newsroom.archive.records import Picture
 from newsroom.labels.rows import readable
 from newsroom.pages.rendering import picture_address
@@ -87,7 +88,7 @@ class Archives:
 
     def look(self) -> list[Choice]:
         """Return the indexes that are there now; the lake and the registry are read."""
-        named = [_choice(_folder(uri), self._aliases_of) for uri in self._indexes]
+        named = [_choice(index_folder(uri), self._aliases_of) for uri in self._indexes]
         read, remedy = partial(_choice, aliases_of=self._aliases_of), "`multilink index` makes it again"
         found = named or list(readable(_folders(self._lake), read, remedy=remedy))
         return sorted(found, key=lambda each: (not each.has_titles, each.standing, -each.made_ns, each.key))
@@ -104,13 +105,6 @@ class Archives:
             if key in (None, "", each.key):
                 return each
         raise NotFoundError(f"no index {str(key)[:120]!r}; indexes: {', '.join(each.key for each in self.choices)}")
-
-
-def _folder(uri: str) -> Folder:
-    folder = Lake.at(uri).root
-    if not folder.exists(MANIFEST):
-        raise NotFoundError(f"--index {uri}: expected the folder of an index, found no {MANIFEST}; `multilink index`")
-    return folder
 
 
 def _folders(lake: Lake) -> Iterator[Folder]:

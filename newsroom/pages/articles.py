@@ -29,7 +29,7 @@ from newsroom.pages.archives import Choice
 from newsroom.pages.decisions import Standing, sealed, standing_of
 from newsroom.pages.limits import MAX_BODY_BYTES
 from newsroom.pages.pictures import KEPT, jpeg_of, small_copy
-from newsroom.pages.rendering import OFFERED, address, inner_path, own_path, page, paging, picture_address
+from newsroom.pages.rendering import OFFERED, address, document_pictures, inner_path, own_path, page, paging
 from newsroom.pages.search_jobs import COUNTS, Asked, SearchOutcome, SearchParameters, find, look_up, newest
 from newsroom.pages.state import Field, Number, Pages, Shared, Upload
 from newsroom.pages.words import KINDS, shown_texts
@@ -98,8 +98,9 @@ async def image(request: Request, shared: Shared, index: str, image: str, back: 
     found = await shared.searches.run(request, look_up, [choice], [image])
     if image not in found:
         raise NotFoundError(f"picture {image[:16]}: not in this index")
-    content = {"picture": found[image], "source": link_of(found[image]), "back": own_path(request, back), "view": None}
-    return page(request, "image.html.j2", choice=choice, **content)
+    return page(
+        request, "image.html.j2", choice=choice, picture=found[image], back=own_path(request, back), view=None
+    )  # fmt: skip
 
 
 @router.get("/pictures/{reference}/{name}.jpg")
@@ -112,12 +113,6 @@ def picture(shared: Shared, reference: str, name: str, part: str = "") -> Respon
 def upload(shared: Shared, key: str) -> Response:
     """Answer with an uploaded picture, drawn again: nothing of the file but its pixels comes back."""
     return Response(small_copy(shared.store.upload(key)), media_type="image/jpeg", headers=KEPT)
-
-
-def link_of(picture: Picture) -> str | None:
-    """Return where a picture came from, where a browser can be sent there."""
-    source = picture.source or ""
-    return source if urlsplit(source).scheme in ("http", "https") else None
 
 
 def ranking_of(found: SearchOutcome, choice: Choice, query: str) -> Ranking:
@@ -227,10 +222,8 @@ def _alone(request: Request, view: str, **content: Any) -> Response:
     if place is None:
         raise NotFoundError(f"picture {view[:16]}: not among the pictures of this page")
     around = [images[number].image if 0 <= number < len(images) else None for number in (place - 1, place + 1)]
-    source, back = link_of(images[place]), address(request, view=None)
-    return page(
-        request, "image.html.j2", picture=images[place], around=around, source=source, back=back, view=view, **content
-    )  # fmt: skip
+    back = address(request, view=None)
+    return page(request, "image.html.j2", picture=images[place], around=around, back=back, view=view, **content)
 
 
 @router.get("/documents")
@@ -252,8 +245,7 @@ def documents(
 
 
 def _row(manifest: Manifest, place: Place, row: Mapping[str, Any]) -> dict[str, Any]:
-    part = place[0].path.replace("documents/", "images/", 1)
-    pictures = [picture_address(manifest.reference, part, image["hash"]) for image in row["images"][:SHOWN_PICTURES]]
+    pictures = document_pictures(manifest.reference, place[0].path, row["images"][:SHOWN_PICTURES])
     texts = [*_texts(row["sentences"]).values(), row["id"]]
     return {
         "id": row["id"],

@@ -1,7 +1,4 @@
-"""The browser of data sets: what a version is, samples of it, and what a build left out, joined or found to leak.
-
-And what a takedown list would remove from the lake, before it is applied.
-"""
+"""The browser of data sets: what a version is, samples of it, and what a build left out, joined or found to leak."""
 
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,25 +9,20 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastapi import APIRouter, File, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from newsroom.labels.rows import readable, rows_at, sampled
-from newsroom.pages.limits import MAX_BODY_BYTES
-from newsroom.pages.pictures import KEPT
-from newsroom.pages.rendering import address, page, paging, picture_address
-from newsroom.pages.state import Field, Number, Pages, Shared, Upload
+from newsroom.pages.rendering import address, document_pictures, page, paging, picture_address
+from newsroom.pages.state import Number, Shared
 from pipelines.card.card import README
 from pipelines.card.changes import Changes, changes_between, reasons, version_before
 from pipelines.card.duplicates import cluster_of, find_copies
 from pipelines.card.show import failure_rows
-from pipelines.forgetting.holdings import find_holdings
-from pipelines.sources.takedowns import named, parse_takedowns
 from schemas.documents import Split
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, LeakKind
-from schemas.errors import NotFoundError, UsageError
 from schemas.failures import Reason, Stage
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts
@@ -122,40 +114,10 @@ def listed(rows: Iterable[dict[str, Any]], q: str, order: VersionOrder, number: 
     return {"rows": found[place["start"] : place["end"]], "q": q, "order": order, **place}
 
 
-@router.get("/copies/{image}.jpg", name="copy")
-def copy(shared: Shared, image: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
-    """Answer with the copy of a picture that may be in no shard: of a document that was dropped."""
-    jpeg = find_copies(shared.lake, [image]).get(image)
-    if jpeg is None:
-        raise NotFoundError("no copy of this picture is left in the lake")
-    return Response(jpeg, media_type="image/jpeg", headers=KEPT)
-
-
-@router.get("/takedown", name="takedown")
-def takedown(request: Request) -> Response:
-    """Ask for the entries of a takedown list."""
-    return page(request, "takedown.html.j2", entries="", found=None)
-
-
-@router.post("/takedown", max_body_size=MAX_BODY_BYTES)
-async def would_take_down(
-    request: Request, shared: Shared, entries: Field = "", listed: Annotated[Upload, File(alias="list")] = None
-) -> Response:
-    """Show what a takedown list would remove; nothing is removed."""
-    lines = entries.encode().splitlines()
-    lines = [named(line.decode()).encode() if line.strip() else b"" for line in lines]
-    lines += listed.file.read().splitlines() if listed else []
-    takedowns = parse_takedowns(lines, name="list")
-    if not takedowns.entries:
-        raise UsageError("expected an id, a URL or a hash, or a list of them; found none")
-    found = await shared.searches.run(request, find_holdings, [], shared.lake, takedowns)
-    return page(request, "takedown.html.j2", entries=entries, found=found, shown=CHANGES_SHOWN)
-
-
 @router.get("/{dataset}/{version}", name="dataset")
 def shown(request: Request, shared: Shared, dataset: str, version: str) -> Response:
     """Show what a version is: its splits, its stages, its card."""
-    manifest, folder = _version(shared, dataset, version)
+    manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
     card = folder.read(README).decode(errors="replace") if folder.exists(README) else ""
     stages = {stage: manifest.stages[stage] for stage in Stage if stage in manifest.stages}
     splits = {split: manifest.splits[split] for split in Split if split in manifest.splits}
@@ -175,11 +137,12 @@ def samples(
     """Show documents at random; the draw is in the address."""
     if seed is None:
         return RedirectResponse(address(request, seed=str(secrets.randbelow(SEEDS))), 303)
-    manifest, folder = _version(shared, dataset, version)
+    manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
     places = sampled(manifest, count=SAMPLED, seed=seed, split=split or "")
     rows = rows_at(folder, places, SAMPLE_COLUMNS)
     documents = [
-        row | {"pictures": _pictures(manifest, entry.path, row)} for (entry, _), row in zip(places, rows, strict=True)
+        row | {"pictures": document_pictures(manifest.reference, entry.path, row["images"])}
+        for (entry, _), row in zip(places, rows, strict=True)
     ]
     return _page(request, "samples", manifest, documents=documents, seed=seed, split=split, again=(seed + 1) % SEEDS)
 
@@ -187,7 +150,7 @@ def samples(
 @router.get("/{dataset}/{version}/failures", name="failures")
 def failures(request: Request, shared: Shared, dataset: str, version: str, reason: Reason | None = None) -> Response:
     """Show what was left out, by reason, with examples."""
-    manifest, folder = _version(shared, dataset, version)
+    manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
     rows, total = failure_rows(manifest, folder, reason=reason, stage=None, limit=FAILURES_SHOWN)
     pictures = pictures_of(manifest, folder, [row["record_id"] for row in rows])
     return _page(request, "failures", manifest, rows=rows, total=total, reason=reason, pictures=pictures)
@@ -200,7 +163,7 @@ def duplicates(request: Request, shared: Shared, dataset: str, version: str, num
     Each is that of `pipelines.card.duplicates.cluster_of`, with its `worst` pair: None where it is one image that
     occurs several times, or fingerprints are gone from the lake.
     """
-    manifest, folder = _version(shared, dataset, version)
+    manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
     rows, found = _table(manifest, folder, "duplicates", DUPLICATE_SCHEMA), []
     sizes = rows.group_by("cluster").aggregate([("distance", "max"), ([], "count_all")])
     keys = [("distance_max", "descending"), ("count_all", "descending"), ("cluster", "ascending")]
@@ -217,7 +180,7 @@ def leaked(
     request: Request, shared: Shared, *, dataset: str, version: str, kind: LeakKind | None = None, number: Number = 1
 ) -> Response:
     """Show what documents of different splits share."""
-    manifest, folder = _version(shared, dataset, version)
+    manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
     rows = _table(manifest, folder, "leaks", LEAK_SCHEMA).sort_by([("kind", "ascending"), ("key", "ascending")])
     counted = rows.column("kind").value_counts().to_pylist()
     kinds = {row["values"]: row["counts"] for row in counted}  # in the order of the rows
@@ -231,7 +194,7 @@ def leaked(
 @router.get("/{dataset}/{version}/changes", name="changes")
 def changed(request: Request, shared: Shared, dataset: str, version: str, since: str = "") -> Response:
     """Show what changed since the version that was made before, or since another."""
-    manifest, _ = _version(shared, dataset, version)
+    manifest, _ = read_manifest(shared.lake, f"{dataset}@{version}")
     before = since or version_before(shared.lake, manifest.dataset, manifest.version)
     others = [each for each in shared.lake.versions(manifest.dataset) if each != manifest.version]
     found = None
@@ -258,16 +221,6 @@ def rendered(card: str) -> Markup:
     return Markup(markdown.renderer.render(tokens, markdown.options, {}).replace("<pre>", '<pre tabindex="0">'))
 
 
-def _version(shared: Pages, dataset: str, version: str) -> tuple[Manifest, Folder]:
-    return read_manifest(shared.lake, f"{dataset}@{version}")
-
-
 def _page(request: Request, template: str, manifest: Manifest, **content: Any) -> Response:
     home = f"/datasets/{manifest.dataset}/{manifest.version}"
     return page(request, f"{template}.html.j2", manifest=manifest, home=home, at=template, **content)
-
-
-def _pictures(manifest: Manifest, part: str, row: dict[str, Any]) -> list[str]:
-    """Return the addresses of a document's pictures, in order; its images are in the part of the same name."""
-    images = part.replace("documents/", "images/", 1)
-    return [picture_address(f"{manifest.dataset}@{manifest.version}", images, each["hash"]) for each in row["images"]]

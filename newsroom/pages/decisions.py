@@ -26,8 +26,7 @@ from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
 from newsroom.archive.records import Picture
-from newsroom.decisions.comparison import comparisons
-from newsroom.decisions.rankings import COMPARED, interleaved
+from newsroom.decisions.comparison import COMPARED, comparisons, interleaved
 from newsroom.decisions.records import MAX_NOTE, Action, Decision, Objection, Ranking
 from newsroom.decisions.store import Article, ConflictError
 from newsroom.pages.access import Seal
@@ -46,7 +45,6 @@ from schemas.versions import plain
 SHOWN_S = 7 * 24 * 3600  # how long a page can be decided on
 AT_ONCE = 100  # decisions on a page
 RECENT = 40  # articles
-REASONS = list(Objection)
 DECIDED = rf"^({'|'.join(Action)}):[0-9a-f]{{64}}:[0-9]+$"  # ACTION:HASH:NUMBER
 Reason = Annotated[Objection | None, Form(), BeforeValidator(lambda value: value or None)]
 router = APIRouter()
@@ -122,15 +120,8 @@ class Standing:
         """Return the decision that undoes the newest one; None where there is none, or it was a blind one."""
         if self.newest is None or self.newest.is_blind:
             return None
-        before = self.before
-        return Decision(
-            action=Action.WITHDRAW if before is None else before.action,
-            image=self.newest.image,
-            dataset=self.newest.dataset,
-            model=self.newest.model,
-            reason=None if before is None else before.reason,
-            note="" if before is None else before.note,
-        )
+        before = self.before or replace(self.newest, action=Action.WITHDRAW, reason=None, note="")
+        return replace(self.newest, action=before.action, reason=before.reason, note=before.note)
 
 
 @router.post("/decisions")
@@ -148,7 +139,7 @@ def decide(
     is_part, then = "hx-request" in request.headers, address(request, ranking.query or "/")
     if action is Action.REJECT and reason is None:
         template = "rejected.html.j2" if is_part else "reject.html.j2"
-        return page(request, template, image=image, after=after, shown=shown, reasons=REASONS, then=then)
+        return page(request, template, image=image, after=after, shown=shown, reasons=Objection, then=then)
     decision = Decision(
         action=action,
         image=image,
@@ -184,7 +175,7 @@ def undo(request: Request, shared: Shared, who: Visitor, number: Field = "", the
         raise UsageError(f"number={number[:20]!r}: expected the number of a decision on a picture")
     standing = Standing.of(log.decisions(article=found[0].article))
     if standing.undone is None or standing.newest != found[0]:
-        raise ConflictError(standing.newest)
+        raise ConflictError(f"number={number}: it is not the last decision on the article any more")
     (ranking,) = log.rankings([found[0].ranking]).values()
     log.decide(replace(standing.undone, who=who), ranking, after=found[0].number)
     return RedirectResponse(own_path(request, then), 303)

@@ -19,8 +19,9 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from newsroom.archive.records import Picture
+from newsroom.decisions.database import KEY_DIGITS
 from newsroom.decisions.records import Action, article_digest
-from newsroom.decisions.store import KEY_DIGITS, Article
+from newsroom.decisions.store import Article
 from newsroom.pages.decisions import standing_of
 from newsroom.pages.rendering import address, page, picture_address
 from newsroom.pages.search_jobs import language_of, look_up, upload_file

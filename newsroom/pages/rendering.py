@@ -154,6 +154,17 @@ def picture_address(reference: str, part: str, image: str) -> str:
     return f"/pictures/{quote(reference)}/{quote(image)}.jpg?{urlencode({'part': part})}"
 
 
+def document_pictures(reference: str, part: str, images: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the addresses of a document's pictures: its images are in the part of the same name.
+
+    Args:
+        reference: NAME@VERSION.
+        part: path of the documents part.
+        images: of the document's row.
+    """
+    return [picture_address(reference, part.replace("documents/", "images/", 1), each["hash"]) for each in images]
+
+
 def kept_fields(request: Request, *without: str) -> Markup:
     """Return this address's parameters as fields of a form that asks for more, without some of them."""
     field = Markup('<input type="hidden" name="{}" value="{}">')

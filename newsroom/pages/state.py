@@ -95,11 +95,6 @@ class Pages:
     store: Store
     secret: bytes
 
-    def close(self) -> None:
-        """Close what is open."""
-        self.searches.close()
-        self.store.close()
-
 
 def pages(request: Request) -> Pages:
     """Return what the application of a request shares."""

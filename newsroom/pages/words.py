@@ -11,6 +11,7 @@ person typed, and nowhere else: every word with a capital is near some name of a
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from html import escape
 from typing import Literal, NamedTuple
@@ -28,7 +29,7 @@ KINDS: tuple[Kind, ...] = ("LOC", "ORG", "MISC")
 MOST = 24  # chips
 KEPT_COUNTS = 100_000
 MOST_TYPED = 3  # names that are proposed for one that is not known
-LEAST_LETTERS = 4  # of a name in which a slip is forgiven
+LEAST_ALIKE, MOST_SLIPS = 0.8, 2  # of two names: twice the letters that they share, of all; letters more or fewer
 _FIELDS: Mapping[str, Kind] = {"place": "LOC", "credit": "ORG", "keywords": "MISC"}
 _WORD = re.compile(r"[^\W\d_](?:\w|['’\-](?=\w))*")
 _LONGEST = 4  # words of a name that is looked for
@@ -74,17 +75,11 @@ class Gazetteer:
         return self._names.get(plain(written))
 
     def proposed(self, written: str) -> list[Entity]:
-        """Return the names that come nearest to one that was typed, the nearest first."""
-        from rapidfuzz import process
-        from rapidfuzz.distance import OSA
-
+        """Return the names nearest to one that was typed, with the same first letter, the nearest first."""
         key = plain(written)
-        if len(key) < LEAST_LETTERS:
-            return []
-        slips = 1 if len(key) < 9 else 2
-        near = process.extract(key, self._names.keys(), scorer=OSA.distance, score_cutoff=slips, limit=MOST_TYPED)
-        found = (self._names[each] for each, _, _ in near)
-        return [Entity(name, kind, self.images(name), written) for name, kind in found]
+        alike = [name for name in self._names if name[:1] == key[:1] and abs(len(name) - len(key)) <= MOST_SLIPS]
+        near = (self._names[name] for name in get_close_matches(key, alike, MOST_TYPED, LEAST_ALIKE))
+        return [Entity(name, kind, self.images(name), written) for name, kind in near]
 
 
 def find_entities(text: str, gazetteer: Gazetteer) -> list[Entity]:

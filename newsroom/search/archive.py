@@ -7,17 +7,18 @@ with Archive("lake/indexes/archive/1a2b.../multilink-news-triplet-hardest-3") as
     print(found.images[0].picture.metadata, found.images[0].probability)
 """
 
+import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 from newsroom.archive.filters import parse_filters
 from newsroom.archive.index import open_index
 from newsroom.search.queries import Query
-from newsroom.search.reader import query_reader
+from newsroom.search.reader import PipelineReader
 from newsroom.search.search import RankBy, SearchResult, search
 from schemas.documents import UNDETERMINED, Role
+from schemas.lake import Folder
 from training.metrics.relations import RefineConfig
 from training.mlflow.loading import check_index
 
@@ -37,8 +38,8 @@ class Archive:
 
     def __init__(self, index: str | Path, settings: Sequence[str] = ()) -> None:
         self.index = open_index(str(index), check_index)
-        self._open = ExitStack()
-        self.reader = self._open.enter_context(query_reader(self.index.model, settings))
+        self._scratch = tempfile.TemporaryDirectory(prefix="multilink-search-")
+        self.reader = PipelineReader(self.index.model, settings, Folder(self._scratch.name))
 
     def __enter__(self) -> Self:
         return self
@@ -48,7 +49,7 @@ class Archive:
 
     def close(self) -> None:
         """Remove what extractors keep."""
-        self._open.close()
+        self._scratch.cleanup()
 
     def search(
         self,

@@ -1,14 +1,12 @@
 """Raw documents and queries as a model reads them, by the pipeline's own steps: equal bytes give equal vectors."""
 
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from newsroom.search.queries import RawDocument, Reader, read_words
+from newsroom.search.queries import RawDocument, read_words
 from pipelines.config import recipe
 from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
@@ -83,24 +81,19 @@ def given_document(read: VectorDocument) -> GivenDocument:
     )
 
 
-@contextmanager
-def query_reader(model: LinkModel, settings: Sequence[str] = ()) -> Iterator[Reader]:
-    """Give what turns texts and pictures into what a model reads: the pipeline's own extractors, or words as they are.
+class PipelineReader:
+    """A `newsroom.search.queries.Reader`: the pipeline's own extractors, as for `link --input`, or words as they are.
 
-    An extractor is loaded when something first needs it.
-
-    Raises:
-        UsageError: the model reads features that cannot be made from raw documents here.
-    """
-    with tempfile.TemporaryDirectory(prefix="multilink-search-") as scratch:
-        yield _PipelineReader(model, settings, Folder(scratch))
-
-
-class _PipelineReader:
-    """A `newsroom.search.queries.Reader` of the pipeline's steps, the same as for `link --input`.
+    An extractor is loaded when something first needs it; a call raises a `UsageError` where the model reads features
+    that cannot be made from raw documents here.
 
     Files that the steps keep are removed after each call, so that a service does not grow with every query. Calls
     therefore wait for one another.
+
+    Args:
+        model: that reads.
+        settings: `KEY=VALUE` settings of extractors.
+        scratch: folder of these files.
     """
 
     def __init__(self, model: LinkModel, settings: Sequence[str], scratch: Folder) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from newsroom.archive.confidence import FIRST, Strength
 from newsroom.archive.filters import Filters
 from newsroom.archive.index import Index
-from newsroom.archive.records import Picture
+from newsroom.archive.records import MAX_TITLE, Picture
 from newsroom.archive.vectors import RERANKED, Ranked, fused
 from newsroom.search.queries import Query, QueryReader, Reader, SourceText, read_words
 from schemas.console import aligned
@@ -29,7 +29,6 @@ from training.metrics.relations import RefineConfig, RelationPredictor
 LIKED, UNLIKED = 0.75, 0.15
 EXPECTED_OF = 10  # first pictures, whose relations are averaged
 MAX_TOP = RERANKED
-SHOWN_TEXT = 60  # characters of a picture's title or caption in the table
 
 
 class RankBy(StrEnum):
@@ -102,7 +101,7 @@ class SearchResult:
                 str(each.lexical_rank or ""),
                 each.picture.metadata.date or "",
                 each.picture.image[:16],
-                (each.picture.title or each.picture.source or "")[:SHOWN_TEXT],
+                (each.picture.title or each.picture.source or "")[:MAX_TITLE],
             )
             for each in self.images
         ]

@@ -187,7 +187,7 @@ def _forget_on_pages(lake: Lake, content: NamedContent, *, is_dry_run: bool) -> 
     database = None if local is None else local / "pages" / "pages.sqlite"
     if database is None or not database.is_file():
         return 0
-    from newsroom.decisions.forgetting import forget_on_pages
+    from newsroom.decisions.database import forget_on_pages
 
     address = f"sqlite:///{database.absolute()}"
     return forget_on_pages(address, content.documents, content.images, is_dry_run=is_dry_run)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from newsroom.archive.records import Picture
-from newsroom.decisions.comparison import comparisons, preferred_by_editors
-from newsroom.decisions.rankings import interleaved
+from newsroom.decisions.comparison import comparisons, interleaved, preferred_by_editors
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture
 from newsroom.decisions.store import Store
 from newsroom.search.queries import Query

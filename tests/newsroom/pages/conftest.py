@@ -14,6 +14,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from running_newsroom import NEWS, Newsroom, Rivals, build, indexed, key_of, served, trained, write_evil
 
+from newsroom.pages.archives import Choice
+from newsroom.pages.searches import Opened
 from newsroom.pages.state import PagesSettings
 from newsroom.search.archive import Archive
 from schemas.lake import Lake
@@ -51,6 +53,13 @@ def archive(newsroom: Newsroom) -> Iterator[Archive]:
     """The index of the news, opened by the library."""
     with Archive(newsroom.folder) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def opened(newsroom: Newsroom, archive: Archive) -> Iterator[Opened]:
+    """The same index as a process that searches has it."""
+    with Opened(Choice(uri=newsroom.folder, manifest=archive.index.manifest), ()) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

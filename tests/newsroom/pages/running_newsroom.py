@@ -148,7 +148,7 @@ def build(recipe_name: str, settings: Sequence[str], lake: Lake, model: object =
     from pipelines.run import build_dataset
     from schemas.overrides import override
 
-    config = override(recipe(recipe_name), settings)
+    config = override(recipe(recipe_name), [*settings, "features.sentences=[]"])  # the models here read words
     if model is not None:
         names = (model.card.data.image_features,)  # type: ignore[attr-defined]
         config = replace(config, features=replace(config.features, images=names))

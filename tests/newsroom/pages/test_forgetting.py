@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from newsroom.decisions.database import METADATA, database_in, open_database
-from newsroom.decisions.forgetting import forget_on_pages
+from newsroom.decisions.database import METADATA, database_in, forget_on_pages, open_database
 from newsroom.decisions.records import Action, Decision, Ranking, ShownPicture
 from newsroom.decisions.store import Article, Store
 

@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 from running_newsroom import NEWS, Newsroom, decide, searched, shown
 
-from newsroom.archive.records import Picture
-from newsroom.pages.archives import Choice
-from newsroom.pages.articles import link_of
-from newsroom.pages.search_jobs import _influence
-from newsroom.pages.search_request import SearchParameters
+from newsroom.pages.rendering import environment
+from newsroom.pages.search_jobs import SearchParameters, _influence
 from newsroom.pages.searches import Opened
 from newsroom.search.archive import Archive
 from newsroom.search.queries import Query, QueryReader
@@ -163,14 +160,12 @@ def test_words_of_no_picture_are_said_to_be_so(newsroom: Newsroom) -> None:
         assert shown(found) == [] and "No title or caption of a picture has one of these words" in found
 
 
-def test_colours_are_explained_where_there_are_some(newsroom: Newsroom, archive: Archive) -> None:
+def test_colours_are_explained_where_there_are_some(newsroom: Newsroom, archive: Archive, opened: Opened) -> None:
     with newsroom.client() as client:
         page = ranked(newsroom, client, {"headline": "Neptun"})
         assert "Colours show" not in page.text
         (address,) = links(page.text, 'id="show-influence"')
         assert "Colours show how much a word adds" in client.get(address).text
-    manifest = archive.index.manifest
-    opened = Opened(Choice(uri=newsroom.folder, manifest=manifest), ())
     query = Query(texts={"headline": "Neptun und ein Schloss"}, language="de")
     found = archive.search(headline=query.texts["headline"], language="de", top=3)
     asked = SearchParameters(influence=True)
@@ -186,18 +181,15 @@ def test_colours_are_explained_where_there_are_some(newsroom: Newsroom, archive:
     assert _influence(opened, query, replace(found, images=()), asked) is None
     long = Query(texts={"body": "Wort " * 501}, language="de")
     assert _influence(opened, long, found, asked) is None
-    opened.close()
 
 
-def test_a_text_is_read_once(newsroom: Newsroom, archive: Archive) -> None:
-    opened = Opened(Choice(uri=newsroom.folder, manifest=archive.index.manifest), ())
+def test_a_text_is_read_once(archive: Archive, opened: Opened) -> None:
     query = Query(texts={"headline": "Neptun und ein Schloss"}, language="de")
     first = opened.read(query)
     assert opened.read(query) is first
     left_out = opened.queries.read(replace(query, left_out=frozenset({("headline", 0)})))
     again = QueryReader(archive.index.model).read(Query(texts={"headline": "und ein Schloss"}, language="de"))
     assert (left_out[0] == again[0]).all() and left_out[1] == again[1]
-    opened.close()
 
 
 def test_a_long_text_is_refused_and_the_field_says_so(newsroom: Newsroom) -> None:
@@ -302,6 +294,7 @@ def test_the_interface_speaks_three_languages(newsroom: Newsroom) -> None:
 
 
 def test_an_address_of_a_script_is_no_link() -> None:
-    assert link_of(Picture(image="a", source="https://example.org/a.jpg")) == "https://example.org/a.jpg"
-    for source in ("javascript:alert(1)", "data:text/html,x", "/etc/passwd", None, "JaVaScRiPt:x"):
-        assert link_of(Picture(image="a", source=source)) is None
+    outward = environment().get_template("viewer.html.j2").module.outward  # type: ignore[attr-defined]
+    assert 'href="https://example.org/a.jpg"' in outward("https://example.org/a.jpg")
+    for source in ("javascript:alert(1)", "data:text/html,x", "/etc/passwd", "JaVaScRiPt:x", "//evil.example/x"):
+        assert "href" not in outward(source)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.preference import is_verdict, verdicts_by_place, verdicts_in
-from newsroom.decisions.rankings import team_draft
+from newsroom.decisions.comparison import team_draft
 from training.metrics.preference import MIXTURE, Preference
 
 RANKINGS = st.lists(st.integers(0, 30), unique=True, max_size=20)

@@ -130,30 +130,6 @@ def test_conditions_and_entities_hold_together(records: Records) -> None:
     assert records.select(Filters()) is None and records.number(Filters()) == len(PICTURES)
 
 
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("", "expected FIELD OP VALUE"),
-        ("date", "expected FIELD OP VALUE"),
-        ("date>=", "expected FIELD OP VALUE"),
-        ("date=>2020", r"did you mean date>=2020\?"),
-        ("width=<800", r"did you mean width<=800\?"),
-        ("credit==dpa", r"did you mean credit=dpa\?"),
-        ("credits=dpa", r"no field 'credits'.*did you mean credit=dpa\?"),
-        ("colour=red", "no field 'colour'"),
-        ("width>=wide", "a number of pixels"),
-        ("width>=-1", "a number of pixels"),
-        ("date>=May", "a year, month or day"),
-        ("title=x", "expected title with one of ~"),
-        ("credit<a", "expected credit with one of"),
-        ("place~...", "expected a word at least"),
-    ],
-)
-def test_a_condition_that_cannot_be_is_refused_with_what_was_meant(where: str, message: str) -> None:
-    with pytest.raises(UsageError, match=f"--where.*{message}"):
-        parse_filters([where])
-
-
 FIELDS = "date, width, height, credit, licence, format, orientation, title, caption, place, keywords"
 
 
@@ -166,8 +142,11 @@ FIELDS = "date, width, height, credit, licence, format, orientation, title, capt
             ["credits=dpa"],
             f"--where 'credits=dpa': no field 'credits'; fields: {FIELDS}; did you mean credit=dpa?",
         ),
-        (["Width=<8"], "--where 'Width=<8': expected width with one of < <= = != >= >; did you mean width<=8?"),
-        (["date<>2020"], "--where 'date<>2020': expected date with one of < <= = != >= >; did you mean date!=2020?"),
+        (["Width=<8"], "--where 'Width=<8': expected width with one of < <= = != >= >"),
+        ([""], f"--where '': expected FIELD OP VALUE, such as date>=2019-05-01; fields: {FIELDS}"),
+        (["date>="], f"--where 'date>=': expected FIELD OP VALUE, such as date>=2019-05-01; fields: {FIELDS}"),
+        (["width>=-1"], "--where 'width>=-1': expected a number of pixels"),
+        (["width=1000000000"], "--where 'width=1000000000': expected a number of pixels"),
         (["credit<a"], "--where 'credit<a': expected credit with one of = != ~"),
         (["licence~a"], "--where 'licence~a': expected licence with one of = !="),
         (["title=a"], "--where 'title=a': expected title with one of ~"),
@@ -183,15 +162,9 @@ def test_what_is_wrong_with_a_condition_is_said_in_one_line(where: list[str], me
 
 
 def test_an_entity_of_no_word_is_refused_by_its_option() -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=r"^--entity '\.\.\.': expected a word at least$"):
         parse_filters((), ["..."])
-    assert str(caught.value) == "--entity '...': expected a word at least"
-
-
-def test_a_number_has_at_most_nine_digits() -> None:
     assert parse_filters(["width=999999999"])[0].low == 999_999_999
-    with pytest.raises(UsageError, match="a number of pixels"):
-        parse_filters(["width=1000000000"])
 
 
 def test_facets_count_what_filters_leave(records: Records) -> None:

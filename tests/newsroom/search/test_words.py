@@ -39,8 +39,13 @@ def pictures(captions: tuple[str, ...] = TEXTS, titles: tuple[str, ...] = TITLES
 
 
 @pytest.fixture
-def words(archives: ModuleType) -> Words:
-    return Words.of(archives.fields_of(pictures()))
+def words(archives: ModuleType, tmp_path: Path) -> Words:
+    return words_in(archives, tmp_path / "words", pictures())
+
+
+def words_in(archives: ModuleType, folder: Path, given: list[Picture]) -> Words:
+    found: Words = archives.write_records(folder, given).words
+    return found
 
 
 def by_hand(query: str, number: int) -> float:
@@ -88,10 +93,10 @@ def test_rows_that_are_left_out_take_no_place(words: Words) -> None:
     assert some.scores.tolist() == whole.scores[whole.rows == 2].tolist()
 
 
-def test_of_a_long_text_the_rarest_words_count(archives: ModuleType) -> None:
+def test_of_a_long_text_the_rarest_words_count(archives: ModuleType, tmp_path: Path) -> None:
     often = [f"often{number}" for number in range(LEXICAL_WORDS + 6)]
     captions = (" ".join(often), " ".join(often), "seldom", *["nothing"] * 20)
-    words = Words.of(archives.fields_of(pictures(captions, ())))
+    words = words_in(archives, tmp_path, pictures(captions, ()))
     found = words.rank(" ".join([*often, "seldom"]), 3)
     assert set(found.rows.tolist()) == {0, 1, 2}
     of_forty = words.rank(" ".join(often[:40]), 1).scores[0]
@@ -116,6 +121,6 @@ def test_words_of_another_library_are_refused(archives: ModuleType, tmp_path: Pa
         Words.open([folder], np.array([0]))
 
 
-def test_pictures_of_which_nothing_is_said_have_no_words(archives: ModuleType) -> None:
-    words = Words.of(archives.fields_of(pictures(("", ""), ())))
+def test_pictures_of_which_nothing_is_said_have_no_words(archives: ModuleType, tmp_path: Path) -> None:
+    words = words_in(archives, tmp_path, pictures(("", ""), ()))
     assert words.rank("york", 3).rows.tolist() == [] and words.number(parse_filters(entities=["york"])) == 0

@@ -3,7 +3,6 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,9 +10,10 @@ import pytest
 import torch
 
 from newsroom.search.queries import RawDocument
-from newsroom.search.reader import query_reader
+from newsroom.search.reader import PipelineReader
 from orchestration.cli import run
 from schemas.features import column_to_vectors
+from schemas.lake import Folder
 from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
 from training.model import LinkModel, ModelCard
@@ -77,11 +77,11 @@ def names(found: dict[str, object]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def by_hand(archive: dict[str, str], model: Path) -> Iterator[dict[str, float]]:
+def by_hand(archive: dict[str, str], model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     """The cosine of one German text with each picture, out of the version's own features."""
     loaded, cosines = LinkModel.load(model), {}
-    with query_reader(loaded) as reader:
-        (given,) = reader([RawDocument((("headline", "Eine Rakete startet"),))])
+    reader = PipelineReader(loaded, (), Folder(str(tmp_path_factory.mktemp("reader"))))
+    (given,) = reader([RawDocument((("headline", "Eine Rakete startet"),))])
     text = loaded.encode_sentences(TextInput(texts=given.texts, vectors=given.sentence_vectors))[0]
     for path in Path(archive["lake"], "datasets", "archive", archive["version"], "images").rglob("*.parquet"):
         table = pq.read_table(path)
@@ -89,7 +89,7 @@ def by_hand(archive: dict[str, str], model: Path) -> Iterator[dict[str, float]]:
         images = loaded.encode_images(ImageInput(vectors=vectors))
         cosines |= dict(zip(table.column("source").to_pylist(), (images @ text).tolist(), strict=True))
     assert set(cosines) == set(SAID)
-    yield cosines
+    return cosines
 
 
 def test_an_archives_pictures_are_ranked_for_a_text(
