@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import threading
@@ -18,6 +19,7 @@ import uvicorn
 from newsroom.pages.app import create_app
 from newsroom.pages.state import PagesSettings
 from schemas.lake import MANIFEST, Lake
+from schemas.links import IndexManifest
 from training.listening import TimedProtocol, bind
 
 if TYPE_CHECKING:
@@ -168,6 +170,20 @@ def trained(lake: Lake, reference: str, folder: Path) -> Path:
     config = override(recipe("tiny-liu-2020-multi-source"), steps)
     data = load_training_data(lake, reference, config.reading)
     return train(config, data, Context(), run_directory=folder / "run").model
+
+
+def write_index(lake: Lake, model: str, dataset: str, *, titles: int = 1, made_s: int | None = None) -> str:
+    """Write the manifest of an index, perhaps made at a second since 1970; return its model."""
+    name, _, version = dataset.partition("@")
+    manifest = IndexManifest(
+        model=model, dataset=dataset, made_by=model, rows_by="x", images=2, rows=2, dimensions=1, parts=(), cells=None,
+        rank_by="visual", described={"title": titles}, files=(),
+    )  # fmt: skip
+    folder = lake.index(name, version, model.removeprefix("models:/").replace("/", "-"))
+    folder.write(MANIFEST, manifest.to_json().encode())
+    if made_s is not None:
+        os.utime(Path(folder.uri, MANIFEST), (made_s, made_s))
+    return model
 
 
 def indexed(model: object, lake: Lake, reference: str, confidence: object, name: str = "searcher-1") -> str:

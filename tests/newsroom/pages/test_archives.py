@@ -8,31 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from running_newsroom import write_index
 
 from newsroom.pages import app
 from newsroom.pages.archives import Archives, Choice
 from schemas.errors import BuildError, IntegrityError, NotFoundError
 from schemas.lake import MANIFEST, Lake
-from schemas.links import IndexManifest
 
 
-def write_index(lake: Lake, model: str, dataset: str = "news@v1", titles: int = 1) -> None:
-    manifest = IndexManifest(
-        model=f"models:/{model}/1",
-        dataset=dataset,
-        made_by=model,
-        rows_by="x",
-        images=2,
-        rows=2,
-        dimensions=1,
-        parts=(),
-        cells=None,
-        rank_by="visual",
-        described={"title": titles},
-        files=(),
-    )
-    name, _, version = dataset.partition("@")
-    lake.index(name, version, f"{model}-1").write(MANIFEST, manifest.to_json().encode())
+def add(lake: Lake, name: str, dataset: str = "news@v1", titles: int = 1) -> None:
+    write_index(lake, f"models:/{name}/1", dataset, titles=titles)
 
 
 def test_an_index_that_is_made_later_is_found(tmp_path: Path) -> None:
@@ -41,8 +26,8 @@ def test_an_index_that_is_made_later_is_found(tmp_path: Path) -> None:
     assert found.choices == []
     with pytest.raises(NotFoundError, match="multilink index"):
         found.choice("")
-    write_index(lake, "a")
-    write_index(lake, "b")
+    add(lake, "a")
+    add(lake, "b")
     assert [each.model for each in found.look()] == ["b 1", "a 1"]  # the champion is the first
     found.choices = found.look()
     assert found.choice("news~v1~a-1").model == "a 1"
@@ -53,8 +38,8 @@ def test_an_index_that_is_made_later_is_found(tmp_path: Path) -> None:
 def test_pictures_with_titles_come_before_a_champion_without(tmp_path: Path) -> None:
     """An editor who opens the pages sees the archive that says something of its pictures."""
     lake = Lake.at(str(tmp_path))
-    write_index(lake, "posts", "posts@v1", titles=0)
-    write_index(lake, "news")
+    add(lake, "posts", "posts@v1", titles=0)
+    add(lake, "news")
     found = Archives(lake, (), lambda name: {"champion": "1"} if name == "posts" else {})
     assert [each.model for each in found.choices] == ["news 1", "posts 1"]
 
@@ -63,8 +48,8 @@ def test_an_index_of_another_format_is_left_out_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lake = Lake.at(str(tmp_path))
-    write_index(lake, "a")
-    write_index(lake, "b")
+    add(lake, "a")
+    add(lake, "b")
     folder = lake.index("news", "v1", "a-1")
     old = folder.read(MANIFEST).decode().replace('"format": 3', '"format": 1')
     folder.write(MANIFEST, old.encode())
@@ -97,7 +82,7 @@ def test_a_new_first_index_is_the_first_when_it_is_open(tmp_path: Path) -> None:
             raise BuildError("the registry is away")
         return {"champion": "1"} if name == "b" else {}
 
-    write_index(lake, "a")
+    add(lake, "a")
     archives, searches = Archives(lake, (), aliases), _Searches()
     shared = type("Shared", (), {"archives": archives, "searches": searches})()
     steps: list[object] = []
@@ -105,7 +90,7 @@ def test_a_new_first_index_is_the_first_when_it_is_open(tmp_path: Path) -> None:
     async def next_look(_: float) -> None:
         steps.append([[each.model for each in archives.choices], list(searches.prepared)])
         if len(steps) == 1:
-            write_index(lake, "b")
+            add(lake, "b")
             searches.fails = True
         elif len(steps) == 2:
             registry_fails[0], searches.fails = True, False

@@ -140,29 +140,36 @@ def test_a_body_that_does_not_come_is_given_up(server: Server, monkeypatch: pyte
         assert late.recv(1000).startswith(b"HTTP/1.1 503")
 
 
-def test_requests_beyond_what_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_REQUESTS", 3)
+@pytest.mark.parametrize(
+    ("limit", "most", "clients", "late"),
+    [("MAX_REQUESTS", 3, "abcde", (3, 4)), ("MAX_OF_CLIENT", 2, "aaab", (2,))],
+)
+def test_requests_beyond_what_may_wait_are_refused(
+    limit: str, most: int, clients: str, late: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all clients together, and of one: whoever else comes is answered."""
+    monkeypatch.setattr(limits, limit, most)
 
-    async def scene() -> list[int]:
+    async def scene() -> list[httpx.Response]:
         done = asyncio.Event()
 
-        async def slow(scope: object, receive: object, send: object) -> None:
+        async def slow(scope: Scope, receive: Receive, send: Send) -> None:
             await done.wait()
-            await send({"type": "http.response.start", "status": 200, "headers": []})  # type: ignore[operator]
-            await send({"type": "http.response.body", "body": b""})  # type: ignore[operator]
+            await Response("ok")(scope, receive, send)
 
-        transport = httpx.ASGITransport(Limits(slow))  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(Limits(slow, user_header="x-user"))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            asked = [asyncio.create_task(client.get("/")) for _ in range(5)]
-            while sum(each.done() for each in asked) < 2:
+            asked = [asyncio.create_task(client.get("/", headers={"x-user": name})) for name in clients]
+            while sum(each.done() for each in asked) < len(late):
                 await asyncio.sleep(0.01)
             done.set()
-            answers = await asyncio.gather(*asked)
-        refused = [each for each in answers if each.status_code == 503]
-        assert all(each.headers["retry-after"] and each.headers["x-content-type-options"] for each in refused)
-        return sorted(each.status_code for each in answers)
+            return await asyncio.gather(*asked)
 
-    assert asyncio.run(scene()) == [200, 200, 200, 503, 503]
+    answers = asyncio.run(scene())
+    statuses = [each.status_code for each in answers]
+    assert statuses == [503 if number in late else 200 for number in range(len(clients))]
+    assert all(answers[number].headers["retry-after"] for number in late)
+    assert all(answers[number].headers["x-content-type-options"] for number in late)
 
 
 def test_threads_that_hang_are_replaced_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,27 +237,6 @@ def test_a_body_of_a_stranger_is_not_read(plain: PagesSettings) -> None:
     with served(replace(plain, token=TOKEN)) as server, server.client() as client:
         assert client.post("/articles", data={"body": "x" * 100_000}).status_code == 401
         assert client.post("/enter", data={"token": "x" * 100_000}).status_code == 413
-
-
-def test_one_client_does_not_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_OF_CLIENT", 2)
-
-    async def scene() -> list[int]:
-        done = asyncio.Event()
-
-        async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-            await done.wait()
-            await Response("ok")(scope, receive, send)
-
-        transport = httpx.ASGITransport(Limits(slow, user_header="x-user"))  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            asked = [asyncio.create_task(client.get("/", headers={"x-user": name})) for name in ("a", "a", "a", "b")]
-            while not any(each.done() for each in asked):
-                await asyncio.sleep(0.01)
-            done.set()
-            return [each.status_code for each in await asyncio.gather(*asked)]
-
-    assert asyncio.run(scene()) == [200, 200, 503, 200]
 
 
 @pytest.mark.parametrize(

@@ -195,21 +195,19 @@ def documents_on(text: str) -> list[str]:
 
 
 def test_documents_come_in_order_of_auc_ten_a_page(site: Site) -> None:
-    auc = {}
-    for split in ("train", "test"):
-        auc |= evaluate_model(site.models[MODELS[0]], site.lake, "synthetic", split).document_auc
+    auc = evaluate_model(site.models[MODELS[0]], site.lake, "synthetic", "test").document_auc
     found: list[str] = []
-    for number in range(1, 8):
-        text = got(site.links, page=number, order="worst", split="")
-        assert f"{number} of 7" in text
+    for number in range(1, 4):
+        text = got(site.links, page=number, order="worst", split="test")
+        assert f"{number} of 3" in text
         found += documents_on(text)
     plain = {key.replace('"', "&#34;").replace("<", "&lt;").replace(">", "&gt;"): key for key in (*auc, EVIL)}
     known = [plain.get(key, key) for key in found]
-    assert len(known) == len(set(known)) == COUNT + TRAINED
+    assert len(known) == len(set(known)) == COUNT
     ordered = [auc[key] for key in known if key in auc]
-    assert ordered == sorted(ordered) and len(ordered) == len(auc) > 20
+    assert ordered == sorted(ordered) and len(ordered) == len(auc) > 15
     assert not set(known[: len(auc)]) - auc.keys()  # those without one come last
-    best = [plain.get(key, key) for key in documents_on(got(site.links, order="best", split=""))]
+    best = [plain.get(key, key) for key in documents_on(got(site.links, order="best", split="test"))]
     assert auc[best[0]] == max(auc.values())
 
 

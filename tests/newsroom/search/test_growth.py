@@ -85,11 +85,12 @@ def everything(index: Index) -> dict[str, tuple[Any, list[float]]]:
 
 
 def check_alike(one: Index, other: Index) -> None:
-    assert everything(one).keys() == everything(other).keys()
-    for image, (picture, vector) in everything(other).items():
-        own, numbers = everything(one)[image]
+    first, second = everything(one), everything(other)
+    assert first.keys() == second.keys()
+    for image, (picture, vector) in second.items():
+        own, numbers = first[image]
         assert own == picture and numbers == pytest.approx(vector, abs=1e-6)
-    key = min(everything(one))
+    key = min(first)
     for filters in (parse_filters(), parse_filters(["credit=dpa", "width>=41"])):
         ranked = [search(each, Query(like=(key,)), filters=filters, top=30).images for each in (one, other)]
         assert [each.picture.image for each in ranked[0]] == [each.picture.image for each in ranked[1]]
