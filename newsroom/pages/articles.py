@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode, urlsplit
 
-from fastapi import APIRouter, Form, HTTPException, Request
+from fastapi import APIRouter, Form, HTTPException, Path, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
@@ -104,7 +104,9 @@ async def image(request: Request, shared: Shared, index: str, image: str, back: 
 
 
 @router.get("/pictures/{reference}/{name}.jpg")
-def picture(shared: Shared, reference: str, name: str, part: str = "") -> Response:
+def picture(
+    shared: Shared, reference: str, name: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], part: str = ""
+) -> Response:
     """Answer with a copy of a picture (`rendering.picture_address`)."""
     return Response(jpeg_of(shared.lake, reference, name, part), media_type="image/jpeg", headers=KEPT)
 
