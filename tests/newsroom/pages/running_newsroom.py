@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NEWS = ROOT / "tests" / "replay" / "recording" / "news"
 EVIL = '"><script>window.harmed = 1</script><img src=x onerror="window.harmed = 2">'
 EVIL_NAME = "<img src=x onerror=window.harmed=3>.jpg"
-EPOCHS = 2
+EPOCHS = 8
 TRIES = 4
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 WIDTHS = (1600, 768, 400)  # px, of a window; the last of a telephone

@@ -61,7 +61,7 @@ def test_the_footer_of_a_part_is_read_once(newsroom: Newsroom, opened: Opened, m
 
     lake = Lake.at(str(Path(newsroom.folder).parents[3]))
     with newsroom.client() as client:
-        page = client.get(f"{searched(client, {'headline': 'Ein Bild.'}, index=newsroom.news).url}&n=48")
+        page = searched(client, {"headline": "Ein Bild."}, index=newsroom.news, n="48")
     pictures = search_jobs.look_up(opened, shown(page.text))
     dataset = opened.index.manifest.dataset
     monkeypatch.setattr("newsroom.pages.pictures.find_copies", lambda *_: {})
