@@ -12,10 +12,11 @@ from registries import Registry, change_champion
 
 from schemas.errors import BuildError, GateError, IntegrityError, UsageError
 from schemas.lake import Folder, Lake
+from training.mlflow import champions
 from training.mlflow.champions import adopt, align, append, record_of
 from training.mlflow.promotion import rollback
-from training.mlflow.registry import find_version, model_names
-from training.promotions.record import COUNT_TAG, TAINTED, Record
+from training.mlflow.registry import find_version, model_names, registered
+from training.promotions.record import COUNT_TAG, TAINTED, Record, Registered
 
 WRITES = ("set_registered_model_tag", "set_registered_model_alias", "set_model_version_tag")
 
@@ -250,6 +251,25 @@ def test_a_statement_whose_answer_was_lost_counts(linker: mlflow.MlflowClient, m
     assert _crown(linker, "1") and _crown(linker, "2")
     assert _current(linker).champions == ("2", "1")
     assert len(record_of(linker, "linker").chain) == 2
+
+
+def test_who_read_the_record_before_it_began_makes_no_champion_but_may_state_a_taint(
+    linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement costs two readings of the registry: one after it, and one after what follows from it is written."""
+    stale, readings = _current(linker), list[str]()
+
+    def counted(client: mlflow.MlflowClient, name: str) -> Registered:
+        readings.append(name)
+        return registered(client, name)
+
+    assert stale.home is None and _crown(linker, "1")
+    assert not change_champion(linker, stale, ("2",), decision={}) and _current(linker).champions == ("1",)
+    assert append(linker, stale, stale.model.versions["2"], TAINTED, TAKEN_OUT) and _current(linker).taint("2")
+    last = align(linker, "linker")
+    monkeypatch.setattr(champions, "registered", counted)
+    assert change_champion(linker, last, ("3", "1"), decision={}) and len(readings) == 2
+    assert align(linker, "linker").champion == "3" and len(readings) == 3
 
 
 def test_a_model_that_was_deleted_and_made_anew_begins_without_a_champion(
