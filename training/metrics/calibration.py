@@ -234,7 +234,7 @@ def _proving(observed: Observations, count: int, points: Sequence[PrecisionPoint
         if best >= WANTED_PRECISIONS[-1]:
             return
         copies = np.arange(times)[:, None] * (1 + observed.documents.max()) + observed.documents
-        similarities, are_true = (np.tile(each, times) for each in (observed.similarities, observed.are_true))
+        similarities, are_true = np.tile(observed.similarities, times), np.tile(observed.are_true, times)
         points = precision_points(similarities, are_true, copies.ravel(), times * count)
         if points and points[-1].precision > best:
             best = points[-1].precision
