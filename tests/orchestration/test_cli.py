@@ -359,8 +359,13 @@ def test_ctrl_c_at_any_moment_is_one_line_for_the_whole_process_group(
     within: Run, tmp_path: Path, command: str
 ) -> None:
     """A terminal's Ctrl-C goes to every process of the group; the program starts by itself, as a user's does."""
-    own = ["build", "documents", "--set", f"source.documents={write_documents(tmp_path / 'own')}", "--lake", "lake"]
-    assert within(*own).status == 0
+    settings = [
+        "--set",
+        f"source.documents={write_documents(tmp_path / 'own')}",
+        "--set",
+        "features.images=colour-shape",
+    ]
+    assert within("build", "documents", *settings, "--lake", "lake").status == 0
     arguments = {"demo": ["demo"], "train": ["train", "--dataset", "documents", "--lake", "lake"]}[command]
     for moment in MOMENTS_S[command]:
         with subprocess.Popen(

@@ -48,6 +48,17 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def grown(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the same lake with a second version, of the first document alone."""
+    folder = tmp_path_factory.mktemp("grown")
+    shutil.copytree(built, folder, dirs_exist_ok=True)
+    (folder / "few.jsonl").write_text((folder / "documents.jsonl").read_text(encoding="utf-8").partition("\n")[0])
+    config = override(recipe("documents"), [f"source.documents={folder}/few.jsonl", *NO_FEATURES])
+    build_dataset(config, lake=Lake.at(str(folder / "lake")), say=lambda _: None)
+    return folder / "lake"
+
+
 @pytest.fixture
 def lake(built: Path, tmp_path: Path) -> Lake:
     """A copy of it, to take from."""
@@ -138,13 +149,10 @@ def test_what_this_host_keeps_for_training_goes(lake: Lake, tmp_path: Path, monk
     assert not list((tmp_path / "cache").rglob("*.arrow"))
 
 
-def test_models_trained_on_what_goes_are_tainted(lake: Lake, store: str, tmp_path: Path) -> None:
+def test_models_trained_on_what_goes_are_tainted(lake: Lake, store: str, grown: Path, tmp_path: Path) -> None:
     version, client = str(lake.latest("documents")), connect(store)
     own, other = "multilink-documents-x-1", "other-1"
-    config = override(recipe("documents"), [f"source.documents={tmp_path}/few.jsonl", *NO_FEATURES])
-    first = (tmp_path / "documents.jsonl").read_text(encoding="utf-8").partition("\n")[0]
-    (tmp_path / "few.jsonl").write_text(first, encoding="utf-8")
-    build_dataset(config, lake=lake, say=lambda _: None)
+    shutil.copytree(grown, tmp_path / "lake", dirs_exist_ok=True)
     stays = str(lake.latest("documents"))
     for model in (own, other):
         lake.links("documents", stays, *model.rsplit("-", 1)).write("manifest.json", b"{}")
@@ -178,12 +186,10 @@ def test_models_trained_on_what_goes_are_tainted(lake: Lake, store: str, tmp_pat
 
 
 def test_what_a_tainted_model_made_goes_though_the_first_call_was_killed(
-    lake: Lake, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, store: str, grown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after the documents went and before the links did: the second call holds nothing, and knows the models."""
-    config = override(recipe("documents"), [f"source.documents={tmp_path}/few.jsonl", *NO_FEATURES])
-    (tmp_path / "few.jsonl").write_text((tmp_path / "documents.jsonl").read_text(encoding="utf-8").partition("\n")[0])
-    build_dataset(config, lake=lake, say=lambda _: None)
+    shutil.copytree(grown, tmp_path / "lake", dirs_exist_ok=True)
     made = lake.links("documents", str(lake.latest("documents")), "multilink-documents-x", "1")
     made.write("manifest.json", b"{}")
     command = ["lake", "forget", "p3", "--yes", "--models", "--tracking-uri", store, "--lake", lake.root.uri]
