@@ -25,6 +25,7 @@ from training.linking.relinked import caution_line
 from training.model import LinkModel, ModelCard
 from training.towers.vectors import LinearSettings, SentenceSettings
 
+QUICK = "features.images=colour-shape"
 TEXTS = ("Cut the boards to length.", "A cat sleeps on the sofa.", "Bake the bread for an hour.")
 
 
@@ -51,8 +52,8 @@ def corpus(folder: Path) -> Path:
 
 
 def saved_model(lake: Path, shards: Path, folder: Path) -> Path:
-    """Save a model, with random weights, of the features that a build of the corpus has by default."""
-    settings = [f"source.documents={shards}", f"source.images={shards}"]
+    """Save a model, with random weights, of what a build of the corpus has."""
+    settings = [f"source.documents={shards}", f"source.images={shards}", QUICK]
     summary = build_dataset(override(recipe("mmc4"), settings), lake=Lake.at(str(lake)), say=print)
     manifest, version = read_manifest(Lake.at(str(lake)), f"mmc4@{summary.manifest.version}")
     torch.manual_seed(0)
@@ -74,7 +75,7 @@ def test_a_corpus_is_relinked_by_one_command(tmp_path: Path) -> None:
     shards = corpus(tmp_path / "mmc4")
     model = saved_model(tmp_path / "other", shards, tmp_path / "model")
     where = ("--lake", tmp_path / "lake", "--model", model)
-    source = ("--input", shards, "--format", "mmc4", "--set", f"source.images={shards}")
+    source = ("--input", shards, "--format", "mmc4", "--set", f"source.images={shards}", "--set", QUICK)
     summary = run("relink", *where, *source, "--output", tmp_path / "out")
     assert (summary["documents"], summary["failures"]) == (8, {})
     assert summary["agreement"]["documents"] == 8 and summary["agreement"]["given"] == 16
