@@ -47,6 +47,7 @@ from schemas.errors import ConfigError, NotFoundError
 from schemas.overrides import override
 from schemas.plugins import OBJECTIVES, canonical_names
 from training import recipes as train_recipes
+from training.config import TrainConfig
 
 if TYPE_CHECKING:
     from training.linking.links import LinkOptions
@@ -120,7 +121,11 @@ class DatasetSettings:
     def check_training(self) -> None:
         """Raise a `ConfigError` where a training has a setting that it does not know; imports the networks' library."""
         for objective in self.objectives:
-            override(train_recipes.recipe(self.recipe_of(objective)), self.training_of(objective))
+            self.config_of(objective)
+
+    def config_of(self, objective: str) -> TrainConfig:
+        """Return the configuration of a training with an objective."""
+        return override(train_recipes.recipe(self.recipe_of(objective)), self.training_of(objective))
 
     def recipe_of(self, objective: str) -> str:
         """Return the recipe of a training with an objective: `closed-form` has one of its own name."""

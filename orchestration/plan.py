@@ -51,7 +51,7 @@ class Plan:
         """Return a training on a data set version; the model is judged by a step of its own.
 
         A model that the same settings gave before is reused, a run of them that was stopped is continued, and one that
-        another process trains is waited for.
+        another process trains is waited for. Of a cluster's workers as many train as a step has batches.
         """
         return partial(
             steps.train,
@@ -62,7 +62,7 @@ class Plan:
             with_report=False,
             lake=self.settings.lake,
             tracking_uri=self._tracking_uri,
-            workers=self.settings.ray.workers,
+            workers=dataset.config_of(objective).most_workers(self.settings.ray.workers),
         )
 
     def evaluate(self, model: str, reference: str, *, report: str) -> Step:

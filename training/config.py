@@ -283,12 +283,16 @@ class TrainConfig(Settings):
         if workers < 1:
             raise UsageError(f"--workers {workers}: expected at least 1")
         batches = self.training.batches_per_step
-        if workers > batches and not self.is_solved:
+        if workers > self.most_workers(workers):
             raise UsageError(
                 f"--workers {workers}: a step has training.batches_per_step = {batches}, and each batch is computed by "
                 f"one worker; use --workers {batches}, or --set training.batches_per_step={workers} with "
                 "--set training.rate_scaling=square-root, the rule of Adam's rate for larger steps"
             )
+
+    def most_workers(self, workers: int) -> int:
+        """Return how many of so many workers can train together."""
+        return workers if self.is_solved else min(workers, self.training.batches_per_step)
 
     @property
     def parts(self) -> tuple[PartSettings, ...]:

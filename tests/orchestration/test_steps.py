@@ -51,7 +51,7 @@ ASKED: dict[str, tuple[Step, dict[str, Any]]] = {
             "settings": ["objective.name=nostruct"],
             "reuse": True,
             "with_report": False,
-            "workers": 2,
+            "workers": 1,
         },
     ),
     "evaluate": (
@@ -98,6 +98,20 @@ def test_what_is_judged_here_has_the_workers_of_this_machine() -> None:
         here.promote("m", "3"),
     ]
     assert [each.keywords["workers"] for each in steps] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings", "workers"),
+    [("nostruct", (), 1), ("nostruct", ("training.batches_per_step=4",), 4), ("closed-form", (), 8)],
+)
+def test_as_many_of_a_clusters_workers_train_as_a_step_has_batches(
+    objective: str, settings: tuple[str, ...], workers: int
+) -> None:
+    """One more would be refused (`TrainConfig.check_workers`), and every scheduled training with it."""
+    diy = replace(DIY, train_settings=settings)
+    plan = Plan(settings=replace(CLUSTER, ray=replace(CLUSTER.ray, workers=8)))
+    assert plan.train(diy, "v1", objective).keywords["workers"] == workers
+    diy.config_of(objective).check_workers(workers)
 
 
 def test_a_store_with_a_password_is_in_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
