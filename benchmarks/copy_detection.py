@@ -25,7 +25,7 @@ from PIL import Image, ImageDraw, ImageEnhance
 from benchmarks.command import parser_of
 from pipelines.copy_detection.vectors import PROBES, Points, centres_of, in_cells, near_points, points_of, unit_length
 from pipelines.features.catalogue import extractors
-from pipelines.features.contract import IMAGES
+from pipelines.features.values import IMAGES
 from pipelines.images.inspect import encode_jpeg, phash
 from pipelines.partitions.columns import from_hex
 from pipelines.settings import FeaturesConfig, HttpConfig

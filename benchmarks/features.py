@@ -37,11 +37,11 @@ from threadpoolctl import threadpool_limits
 from benchmarks.build import WORDS
 from benchmarks.command import parser_of, print_figures
 from pipelines.features.catalogue import extractors, find_entry, made_up_pictures
-from pipelines.features.contract import DOCUMENTS, IMAGES
 from pipelines.features.convert import read_checkpoint
 from pipelines.features.extraction import FeaturePlan, Features, extractors_of, plan_features
 from pipelines.features.networks import Network
 from pipelines.features.pixels import Architecture, Output, Preprocessing, Square, cores, fixed_pixels
+from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.inspect import copy_packs
 from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder, PackRef

@@ -40,7 +40,7 @@ class Model:
     """A model with its calibration; a context manager, since extractors keep scratch files.
 
     Args:
-        address: models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), a folder, or
+        address: models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model, a folder, or
             class-names, which needs no training.
         tracking_uri: MLflow's address; by default MLFLOW_TRACKING_URI, that of `multilink.toml`, ./mlflow.db.
         settings: `key=value` of the `documents` recipe, such as paths of weights.

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.documents.rules import SettledDocument, check_candidate, settle, without_images
-from pipelines.features.contract import DOCUMENTS, IMAGES, Rejected
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, missing_feature
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
 from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.ledger import texts_key

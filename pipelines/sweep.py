@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.features.contract import DOCUMENTS, IMAGES, feature_folder
+from pipelines.features.values import DOCUMENTS, IMAGES, feature_folder
 from pipelines.packs import pack_at, parse_keys, read_keys, remove_rows
 from pipelines.turns import LEASES, turn_alone
 from schemas.errors import UsageError

@@ -277,7 +277,9 @@ def coerce(value: Any, hint: Any, *, key: str) -> Any:
     if choice is not None and isinstance(value, list | tuple | Mapping | str):
         return _chosen(value, choice, key=key)
     if origin is tuple and isinstance(value, list | tuple):
-        return tuple(coerce(item, arguments[0], key=key) for item in value)
+        hints = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+        require(len(hints) == len(value), field=key, value=value, rule=f"expected {len(hints)} values")
+        return tuple(coerce(item, each, key=key) for item, each in zip(value, hints, strict=True))
     if origin is Mapping and isinstance(value, Mapping):
         return {name: coerce(item, arguments[1], key=f"{key}.{name}") for name, item in value.items()}
     kinds = [kind for kind in (hint, *arguments) if dataclasses.is_dataclass(kind)]

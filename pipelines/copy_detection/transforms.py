@@ -30,8 +30,8 @@ from pipelines.copy_detection.vectors import (
     sample,
 )
 from pipelines.dedupe.transforms import Search
-from pipelines.features.contract import IMAGES
 from pipelines.features.extraction import FeaturePlan
+from pipelines.features.values import IMAGES
 from pipelines.partitions.transforms import Pack, Partition, divide
 from pipelines.settings import CopyDetectionConfig
 from schemas.failures import Stage

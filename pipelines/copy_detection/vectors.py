@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.dedupe.duplicates import Codes, Duplicates, Occurrences, duplicate_rows
-from pipelines.features.contract import IMAGES, feature_array, unit_length
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
+from pipelines.features.values import IMAGES, feature_array, unit_length
 from pipelines.partitions.columns import Bytes, Numbers, from_hex, starts_of_runs, words_of
 from schemas.duplicates import NearCopy
 from schemas.features import column_to_vectors

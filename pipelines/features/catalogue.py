@@ -20,8 +20,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from PIL import Image
 
-from pipelines.features.contract import DOCUMENTS, IMAGES, Row, WeightFile, parse_weights
 from pipelines.features.given_regions import SUFFIX, GivenRegions
+from pipelines.features.values import DOCUMENTS, IMAGES, Row
+from pipelines.features.weights import WeightFile, parse_weights
 from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig, HttpConfig
 from schemas.errors import ConfigError, MultilinkError

@@ -8,7 +8,7 @@
 Rows that are not wanted are not classified: with no number, that part of the graph costs nothing. Each row is one of a
 product whose shape is always the same, so that a column does not depend on which others are wanted.
 
-A graph is made once for each checkpoint: a lake keeps it, and a folder of this machine (`pipelines.features.contract`).
+A graph is made once for each checkpoint: a lake keeps it, and a folder of this machine (`pipelines.features.weights`).
 Workers read it and need no PyTorch.
 """
 

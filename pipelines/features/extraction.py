@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.features.catalogue import Extractor, HasGraphs, extractors, module_of
-from pipelines.features.contract import (
+from pipelines.features.pixels import cores
+from pipelines.features.values import (
     DOCUMENTS,
     IMAGES,
     Passing,
@@ -27,11 +28,10 @@ from pipelines.features.contract import (
     checked,
     feature_array,
     feature_packs,
-    parse_weights,
     value_array,
     value_rows,
 )
-from pipelines.features.pixels import cores
+from pipelines.features.weights import parse_weights
 from pipelines.images.inspect import PackedImage, copy_code, given_array
 from pipelines.packs import PackFolder, PackRef, present
 from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig

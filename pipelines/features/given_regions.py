@@ -19,16 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.features.contract import (
-    Float32,
-    Passing,
-    Regions,
-    Rejected,
-    Row,
-    WeightFile,
-    feature_column,
-    kept_regions,
-)
+from pipelines.features.values import Float32, Passing, Regions, Rejected, Row, feature_column, kept_regions
+from pipelines.features.weights import WeightFile
 from pipelines.settings import FeaturesConfig
 from schemas.errors import ConfigError
 from schemas.features import FeatureColumn, FeatureKind

@@ -15,22 +15,6 @@ from pkgutil import resolve_name
 import numpy as np
 
 from pipelines.features.catalogue import PACKAGED, Entry, Extractor, extractors, module_of
-from pipelines.features.contract import (
-    DOCUMENTS,
-    Classes,
-    Float32,
-    Regions,
-    Row,
-    Value,
-    WeightFile,
-    feature_column,
-    graph_stem,
-    kept_in,
-    kept_regions,
-    machine_cache,
-    make_once,
-    weight_of,
-)
 from pipelines.features.pixels import (
     GPU_BATCH,
     Architecture,
@@ -42,6 +26,8 @@ from pipelines.features.pixels import (
     Square,
     fixed_pixels,
 )
+from pipelines.features.values import DOCUMENTS, Classes, Float32, Regions, Row, Value, feature_column, kept_regions
+from pipelines.features.weights import WeightFile, graph_stem, kept_in, machine_cache, make_once, weight_of
 from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
 from schemas.features import NAMES_ENCODER, FeatureColumn, FeatureKind

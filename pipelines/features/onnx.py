@@ -22,17 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 
-from pipelines.features.contract import (
-    Float32,
-    Matrix,
-    Row,
-    Vector,
-    WeightFile,
-    digest_of,
-    feature_column,
-    unit_length,
-    weight_of,
-)
 from pipelines.features.pixels import (
     GPU_BATCH,
     Graph,
@@ -43,6 +32,8 @@ from pipelines.features.pixels import (
     cores,
     fixed_pixels,
 )
+from pipelines.features.values import Float32, Matrix, Row, Vector, feature_column, unit_length
+from pipelines.features.weights import WeightFile, digest_of, weight_of
 from pipelines.settings import FeaturesConfig
 from schemas.configs import NonNegativeInt, PositiveInt, Settings, require, resolve, restore
 from schemas.errors import ConfigError, NotFoundError

@@ -41,7 +41,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipelines.features.contract import Float32, LocalFile, Rejected, Row, digest_of
+from pipelines.features.values import Float32, Rejected, Row
+from pipelines.features.weights import LocalFile, digest_of
 from pipelines.settings import Device, FeaturesConfig
 from schemas.codecs import ImageRejected, decode_image
 from schemas.configs import PositiveInt, Settings

@@ -18,8 +18,8 @@ from typing import Any, cast
 import apache_beam as beam
 
 from pipelines.documents.rules import SettledDocument, hashes_of, id_of, without_images
-from pipelines.features.contract import DOCUMENTS, IMAGES, Rejected
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan, Features, missing_feature
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected
 from pipelines.images.inspect import PackedImage, block_of
 from pipelines.ledger import texts_key
 from pipelines.packs import PackFolder, PackRef

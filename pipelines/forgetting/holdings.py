@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.forgetting.captures import find_named, versions_without_ledger
+from pipelines.forgetting.ledger import find_named, versions_without_ledger
 from pipelines.ledger import texts_key
 from pipelines.packs import packs_with
 from pipelines.raw import index_rows

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.embedded import FeatureRow, parse_address
-from pipelines.features.contract import DOCUMENTS, IMAGES
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
+from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.images.inspect import given_vector
 from pipelines.packs import PackFolder
 from pipelines.shards.manifest import DocumentSize, size_of

@@ -17,8 +17,8 @@ import pytest
 from large_networks import by_size
 
 from pipelines.features.catalogue import extractors
-from pipelines.features.contract import Classes, Regions
 from pipelines.features.extractors import faster_rcnn
+from pipelines.features.values import Classes, Regions
 from pipelines.settings import Device, FeaturesConfig
 
 FOLDER = Path(__file__).parent

@@ -191,3 +191,15 @@ def test_flat_settings_have_the_terms_of_a_sum_under_their_names_and_plain_lists
         ("none", []),
         ("rows", [{"margin": 1}]),
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    pairs: tuple[tuple[float, int], ...] = ()
+
+
+def test_a_tuple_of_several_types_keeps_each() -> None:
+    made = restore(Counted, {"pairs": [[0.5, 120], [1, 240]]})
+    assert repr(made.pairs) == "((0.5, 120), (1.0, 240))"
+    with pytest.raises(ConfigError, match="expected 2 values"):
+        restore(Counted, {"pairs": [[0.5, 120, 7]]})

@@ -120,7 +120,7 @@ class Calibration:
     def more(self, precision: float) -> str:
         """Return how many documents with known links would prove a precision, in words; empty: it is not known."""
         known = [count for proven, count in self.proving if proven >= precision]
-        return f"; about {min(known):.0f} documents with known links would do, if they were like these" if known else ""
+        return f"; about {min(known)} documents with known links would do, if they were like these" if known else ""
 
     def to_json(self) -> str:
         """Return the file's text."""

@@ -1,4 +1,4 @@
-"""Reading a model back by its address: a registered version or name, or a folder on this machine.
+"""Reading a model back by its address: a registered version, its run or name, or a folder on this machine.
 
 A registered version's files are read once, into a folder of this process. Their digests are compared with the
 promotion's, where there is one, and with the registry's; the model is made of what was read.
@@ -132,7 +132,9 @@ def load(address: str, client: mlflow.MlflowClient | None, *, is_used: bool = Fa
         return _read(_data_folder(folder, "--model", address) if is_logged else folder, str(folder))
     named = registered_name(address)
     if client is not None and (run := OF_RUN.fullmatch(address)):
-        named = next(((each.name, each.version) for each in versions(client, run_id=run["run"])), None)
+        if not (found := versions(client, run_id=run["run"])):
+            raise NotFoundError(f"--model {address}: no model of this run is registered in {client.tracking_uri}")
+        named = found[0].name, found[0].version
     if client is None or (named is None and ":/" in address):
         raise UsageError(f"--model {address}: expected {FORMS}")
     try:

@@ -12,7 +12,8 @@ import numpy as np
 from PIL import Image
 
 from pipelines.features.catalogue import Entry
-from pipelines.features.contract import Row, WeightFile, feature_column
+from pipelines.features.values import Row, feature_column
+from pipelines.features.weights import WeightFile
 from pipelines.settings import FeaturesConfig
 
 LEVELS = 4  # of each channel

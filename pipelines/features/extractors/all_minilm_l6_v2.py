@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pipelines.features.catalogue import Entry
-from pipelines.features.contract import DOCUMENTS, WeightFile, digest_of, graph_stem, kept_in, make_once
 from pipelines.features.onnx import OnnxText, TextSidecar
+from pipelines.features.values import DOCUMENTS
+from pipelines.features.weights import WeightFile, digest_of, graph_stem, kept_in, make_once
 from pipelines.settings import FeaturesConfig
 from schemas.configs import resolve
 from schemas.errors import ConfigError

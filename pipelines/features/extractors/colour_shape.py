@@ -16,8 +16,9 @@ import numpy.typing as npt
 from PIL import Image
 
 from pipelines.features.catalogue import Entry
-from pipelines.features.contract import Row, WeightFile, feature_column
 from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square
+from pipelines.features.values import Row, feature_column
+from pipelines.features.weights import WeightFile
 from pipelines.settings import FeaturesConfig
 from schemas.codecs import picture_libraries
 

@@ -20,9 +20,10 @@ from torchvision.models.detection import FasterRCNN, FasterRCNN_ResNet50_FPN_Wei
 from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
 from pipelines.features.catalogue import Entry
-from pipelines.features.contract import LocalFile, Regions, Row, WeightFile, feature_column, kept_regions, weight_of
 from pipelines.features.convert import fit_checkpoint, read_checkpoint
 from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, Square
+from pipelines.features.values import Regions, Row, feature_column, kept_regions
+from pipelines.features.weights import LocalFile, WeightFile, weight_of
 from pipelines.settings import Device, FeaturesConfig
 from schemas.errors import ConfigError
 from schemas.features import FeatureColumn, FeatureKind

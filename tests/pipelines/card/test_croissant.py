@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.card.card import croissant
+from pipelines.card.croissant import croissant
 from pipelines.shards.writing import write_rows
 from schemas.document_rows import to_row
 from schemas.documents import Document, ImageRef, Link, Provenance, Sentence, Split, document_schema, image_schema

@@ -15,8 +15,8 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from pipelines.copy_detection.transforms import by_vector
 from pipelines.dedupe.transforms import FindDuplicates
-from pipelines.features.contract import IMAGES, feature_packs
 from pipelines.features.extraction import FeaturedDocument, FeaturedImage, FeaturePlan
+from pipelines.features.values import IMAGES, feature_packs
 from pipelines.images.inspect import PackedImage
 from pipelines.launch import Runner, run_pipeline
 from pipelines.settings import CopyDetectionConfig, FeaturesConfig, HttpConfig, Policy

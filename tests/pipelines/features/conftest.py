@@ -15,7 +15,7 @@ from PIL import Image
 
 from pipelines.features import catalogue
 from pipelines.features.catalogue import Entry
-from pipelines.features.contract import DOCUMENTS, IMAGES, Classes, Regions, Rejected, Row, feature_column
+from pipelines.features.values import DOCUMENTS, IMAGES, Classes, Regions, Rejected, Row, feature_column
 from pipelines.settings import FeaturesConfig
 from schemas import plugins
 from schemas.features import FeatureKind

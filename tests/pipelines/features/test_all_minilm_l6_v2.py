@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.features.contract import DOCUMENTS
 from pipelines.features.extraction import with_graphs
 from pipelines.features.extractors import all_minilm_l6_v2
 from pipelines.features.extractors.all_minilm_l6_v2 import NAME, AllMiniLm
+from pipelines.features.values import DOCUMENTS
 from pipelines.settings import Device, FeaturesConfig, HttpConfig
 from schemas.errors import ConfigError
 from schemas.lake import Folder

@@ -26,8 +26,8 @@ from orchestration.cli import app
 from pipelines.card.show import describe
 from pipelines.config import recipe
 from pipelines.features import extraction, pixels
-from pipelines.features.contract import DOCUMENTS, IMAGES, Rejected, Row, feature_array
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, extractors_of, plan_features
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array
 from pipelines.images.inspect import encode_jpeg
 from pipelines.ledger import texts_key
 from pipelines.sweep import sweep_lake

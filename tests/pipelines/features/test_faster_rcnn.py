@@ -12,9 +12,10 @@ from PIL import Image
 from torch import Tensor
 from torchvision.models.detection import FasterRCNN, fasterrcnn_resnet50_fpn
 
-from pipelines.features.contract import Regions, Rejected, WeightFile
 from pipelines.features.extractors import faster_rcnn
 from pipelines.features.extractors.faster_rcnn import FasterRcnn
+from pipelines.features.values import Regions, Rejected
+from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig
 from schemas.errors import ConfigError
 

@@ -16,9 +16,9 @@ import pytest
 from builds import build, by_source
 
 from pipelines.features.catalogue import extractors, listed_extractors
-from pipelines.features.contract import IMAGES, Regions, Rejected
 from pipelines.features.extraction import extracted
 from pipelines.features.given_regions import keys_of
+from pipelines.features.values import IMAGES, Regions, Rejected
 from pipelines.settings import FeaturesConfig
 from schemas.errors import ConfigError
 from schemas.features import FeatureKind

@@ -27,11 +27,12 @@ from PIL import Image
 
 from pipelines.config import recipe
 from pipelines.features.catalogue import extractors, find_entry
-from pipelines.features.contract import IMAGES, Classes, Regions, Rejected, WeightFile
 from pipelines.features.convert import class_names
 from pipelines.features.extraction import FeaturePlan, extractors_of, plan_features
 from pipelines.features.networks import Network
 from pipelines.features.pixels import Graph
+from pipelines.features.values import IMAGES, Classes, Regions, Rejected
+from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig
 from schemas.errors import BuildError, ConfigError
 from schemas.lake import Folder, Lake

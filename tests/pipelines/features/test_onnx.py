@@ -16,8 +16,9 @@ import tokenizers
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from pipelines.features.contract import Rejected, WeightFile
 from pipelines.features.onnx import OnnxText, OnnxVectors
+from pipelines.features.values import Rejected
+from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig
 from schemas.errors import ConfigError, NotFoundError
 from schemas.features import FeatureKind

@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pipelines.features.contract import (
+from pipelines.features.pixels import PictureExtractor, Preprocessing, Square
+from pipelines.features.values import (
     DOCUMENTS,
     IMAGES,
     Classes,
@@ -35,7 +36,6 @@ from pipelines.features.contract import (
     value_array,
     value_rows,
 )
-from pipelines.features.pixels import PictureExtractor, Preprocessing, Square
 from pipelines.images.inspect import encode_jpeg
 from pipelines.ledger import texts_key
 from pipelines.packs import PackRef

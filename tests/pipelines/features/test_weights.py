@@ -27,7 +27,8 @@ from pipelines.features.catalogue import (
     listed_extractors,
     listing,
 )
-from pipelines.features.contract import IMAGES, WeightFile, machine_cache, make_once, parse_weights, weight_of
+from pipelines.features.values import IMAGES
+from pipelines.features.weights import WeightFile, machine_cache, make_once, parse_weights, weight_of
 from pipelines.settings import FeaturesConfig, HttpConfig
 from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
 from schemas.lake import Folder

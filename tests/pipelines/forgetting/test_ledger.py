@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.forgetting.captures import find_named, take_out, versions_without_ledger
 from pipelines.forgetting.holdings import find_holdings
+from pipelines.forgetting.ledger import find_named, take_out, versions_without_ledger
 from pipelines.ledger import VERSIONS, LedgerRow, Read, append
 from pipelines.raw import RawStore, request_key
 from pipelines.sources.takedowns import Takedowns, parse_takedowns

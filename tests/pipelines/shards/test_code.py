@@ -134,7 +134,7 @@ def test_what_a_lake_keeps_is_made_anew_where_the_code_that_makes_it_changes(tmp
         "schemas/metadata.py": copies,
         "schemas/codecs.py": [True, True, True],
         "pipelines/features/pixels.py": [False, True, True],
-        "pipelines/features/contract.py": [False, True, True],
+        "pipelines/features/values.py": [False, True, True],
         "pipelines/features/networks.py": network,
         "pipelines/features/extractors/densenet169.py": network,
         "pipelines/features/onnx.py": texts,

@@ -5,8 +5,8 @@ from ipaddress import ip_address
 import pytest
 
 from pipelines.settings import HttpConfig
+from pipelines.web.addresses import AddressBook, is_public
 from pipelines.web.requests import FetchFailed
-from pipelines.web.transport import AddressBook, is_public
 from schemas.errors import ConfigError
 from schemas.failures import Reason
 

@@ -26,8 +26,9 @@ from pipelines.images.inspect import PackedImage, copy_packs
 from pipelines.images.obtain import ImageAccess, obtain_images
 from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
+from pipelines.web.addresses import AddressBook
 from pipelines.web.requests import FetchFailed, parse_target
-from pipelines.web.transport import AddressBook, Transport
+from pipelines.web.transport import Transport
 from schemas.documents import Image
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder, Lake

@@ -12,8 +12,9 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from pipelines.settings import HttpConfig
+from pipelines.web.addresses import AddressBook
 from pipelines.web.requests import FetchFailed, parse_target
-from pipelines.web.transport import AddressBook, Answer, Transport
+from pipelines.web.transport import Answer, Transport
 from schemas.failures import Reason
 
 Ask = Callable[[str], bytes]

@@ -1,6 +1,7 @@
 """Calibrations of links against hand-worked examples and on other links."""
 
 import dataclasses
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -81,10 +82,12 @@ def test_as_many_documents_as_are_said_to_do_prove_a_precision():
 
 
 def test_a_calibration_survives_its_file(tmp_path):
-    calibration = fit_calibration(drawn(100), dataset="d@v", split="val")
+    calibration = fit_calibration(drawn(240), dataset="d@v", split="val")
+    assert calibration.points and calibration.proving
     path = tmp_path / "calibration.json"
     path.write_text(calibration.to_json())
-    assert read_calibration(path) == calibration
+    again = read_calibration(path)
+    assert again == calibration and again.digest == calibration.digest == sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"points": [{}]}'])

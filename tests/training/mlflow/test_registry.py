@@ -142,6 +142,7 @@ def test_every_address_loads_the_same_weights(
         ("models:/linker@champion", "aliases: challenger = 1"),
         ("models:/liner/1", "no model 'liner' in .*; models there: linker"),
         ("nowhere/at/all", "no such folder, and no model 'nowhere/at/all'"),
+        (f"runs:/{'0' * 32}/model", "no model of this run is registered in sqlite"),
     ],
 )
 def test_what_is_not_there_is_said(
