@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,7 +33,7 @@ T = TypeVar("T")
 Links = npt.NDArray[np.integer[Any]] | Sequence[tuple[int, int]]
 LINKS_UNKNOWN, NO_LINK, FULLY_LINKED = "links unknown", "no link", "every pair linked"
 LANGUAGE, LENGTH, ROLE, SOURCE, RELATION = "language", "sentences", "role", "source", "relation"
-LENGTHS = (0, 5, 10, 20)  # sentences of the shortest document of each group
+LENGTHS = {"1-4": 0, "5-9": 5, "10-19": 10, "20+": 20}  # group of documents -> their fewest sentences
 
 
 class ScoreKind(StrEnum):
@@ -281,7 +281,7 @@ def document_groups(
     >>> [group.title for group in document_groups("language", ["de", "en"], links, [1, 1])]
     ['language=de', 'language=en']
     """
-    for name in _several(names):
+    for name in sorted(_several(names), key=lambda each: LENGTHS.get(each, 0)):
         is_own = [own == name for own in names]
         yield Group(
             kind=kind,
@@ -295,10 +295,10 @@ def length_names(counts: Sequence[int]) -> list[str]:
     """Return the group of each document by its sentences.
 
     >>> length_names([1, 7, 30])
-    ['00-04', '05-09', '20+']
+    ['1-4', '5-9', '20+']
     """
-    names = [*(f"{least:02}-{more - 1:02}" for least, more in pairwise(LENGTHS)), f"{LENGTHS[-1]}+"]
-    return [names[bisect_right(LENGTHS, count) - 1] for count in counts]
+    names, fewest = [*LENGTHS], [*LENGTHS.values()]
+    return [names[bisect_right(fewest, count) - 1] for count in counts]
 
 
 def role_groups(roles: Sequence[Sequence[str]], links: Sequence[Int64 | None]) -> Iterator[Group]:

@@ -31,11 +31,11 @@ def test_a_language_is_its_documents():
 
 def test_a_length_is_its_documents():
     names = length_names([0, 1, 4, 5, 9, 10, 19, 20, 500])
-    assert names == ["00-04"] * 3 + ["05-09"] * 2 + ["10-19"] * 2 + ["20+"] * 2
+    assert names == ["1-4"] * 3 + ["5-9"] * 2 + ["10-19"] * 2 + ["20+"] * 2
     matrices, links = map(list, zip(*(made(seed) for seed in range(9)), strict=True))
     groups = {group.title: group for group in document_groups(LENGTH, names, links, [3] * 9)}
-    assert list(groups) == ["sentences=00-04", "sentences=05-09", "sentences=10-19", "sentences=20+"]
-    found = {score.metric: score for score in link_scores(groups["sentences=05-09"], matrices)}
+    assert list(groups) == ["sentences=1-4", "sentences=5-9", "sentences=10-19", "sentences=20+"]
+    found = {score.metric: score for score in link_scores(groups["sentences=5-9"], matrices)}
     assert found == score_documents(matrices[3:5], links[3:5]).means()
 
 

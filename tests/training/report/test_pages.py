@@ -218,7 +218,7 @@ def test_what_was_measured_has_its_section():
     page = words(table=table(*rows), calibration=calibration)
     for title in (
         "Retrieval",
-        "Languages and roles",
+        "Languages, lengths and roles",
         "Relations",
         "What makes a document hard",
         "How sure a link is",
