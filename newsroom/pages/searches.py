@@ -92,6 +92,7 @@ class Searches:
         self._idle: list[_Process] = []
         self._openings: dict[_Contents, asyncio.Task[None]] = {}  # the oldest first
         self.processes: set[_Process] = set()
+        self._opening: set[_Process] = set()  # of them, those that open indexes: none at work ends for one yet
 
     async def run(self, request: Request, job: Job, choices: Sequence[Choice], *arguments: Any) -> Any:
         """Return what `job(opened, *arguments)` returns in a process that has opened some indexes.
@@ -169,19 +170,26 @@ class Searches:
             loop = asyncio.get_running_loop()
             process = await loop.run_in_executor(self._threads, _Process, self._reading, self._threads)
             self.processes.add(process)
+        self._opening.add(process)
         await self._answer(process, _nothing, choices, ())
-        if len(self.processes) > self._count and self._idle:
+        self._opening.discard(process)
+        if self._are_too_many() and self._idle:
             self._end(self._idle.pop(0))
         self._idle.append(process)
 
+    def _are_too_many(self) -> bool:
+        return len(self.processes - self._opening) > self._count
+
     def _give_back(self, process: "_Process") -> None:
-        if len(self.processes) > self._count:
+        self._opening.discard(process)
+        if self._are_too_many():
             self._end(process)
         else:
             self._idle.append(process)
 
     def _end(self, process: "_Process") -> None:
         self.processes.discard(process)
+        self._opening.discard(process)
         process.end()
 
 
