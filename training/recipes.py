@@ -58,6 +58,15 @@ def closed_form() -> TrainConfig:
     )
 
 
+def joint_embeddings() -> TrainConfig:
+    """Two columns of one joint model, such as CLIP's towers, compared as they are: a model without training.
+
+    Name them: `--set data.image_features=clip --set data.sentence_features=clip`.
+    """
+    settings = ("recipe=joint-embeddings", "dimensions=512", "objective.passes=0", "training.epochs=1")
+    return override(closed_form(), [*settings, "link.order=off"])
+
+
 def hessel_2019() -> TrainConfig:
     """Hessel, Lee, Mimno 2019: GRU and affine map, hinge on the hardest of b = 10 negatives, 50 epochs.
 
@@ -243,6 +252,7 @@ def _small(base: TrainConfig, word_vectors: str, *settings: str) -> TrainConfig:
 _ALL = (
     tiny,
     closed_form,
+    joint_embeddings,
     hessel_2019,
     hessel_2019_fine_tuned,
     li_2022,

@@ -135,6 +135,20 @@ class DatasetIdentity:
         return (sentences, names) if names else None
 
 
+def joint_size(sentences: int | None, images: int | None) -> int:
+    """Return the size of the sentence and image vectors of one joint model.
+
+    Raises:
+        UsageError: they are of two sizes.
+    """
+    if not sentences or sentences != images:
+        raise UsageError(
+            f"sentence vectors have {sentences or 'no'} numbers, image vectors {images or 'no'}: they are not of one "
+            "joint model; name its two columns"
+        )
+    return sentences
+
+
 def _slices(names: str | None, sizes: Sequence[int]) -> dict[str, slice]:
     ends = list(accumulate(sizes))
     return {name: slice(end - size, end) for name, size, end in zip(several(names), sizes, ends, strict=False)}

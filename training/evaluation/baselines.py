@@ -26,6 +26,7 @@ from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.data.documents import ClassBank, DocumentSet
 from training.data.lake import Columns, read_split
+from training.data.loading import joint_size
 from training.data.ragged import Float32
 from training.data.views import ALL_SENTENCES, TextView
 from training.evaluation.evaluate import (
@@ -230,22 +231,11 @@ def joint_embeddings(documents: DocumentSet) -> tuple[EmbeddedDocument, ...]:
     Raises:
         UsageError: there are no sentence vectors, or the two columns are of different sizes.
     """
-    if documents.sentence_vectors is None:
-        raise UsageError(
-            "zero-shot scores need two columns of one joint model: sentence vectors and image vectors; "
-            "found no sentence vectors"
-        )
-    text_size, image_size = documents.sentence_vectors.shape[1], documents.image_bank.shape[1]
-    if text_size != image_size:
-        raise UsageError(
-            f"sentence vectors have {text_size} numbers, image vectors {image_size}: they are not of one joint model; "
-            "name its two columns"
-        )
-    return tuple(
-        embedded(
-            documents, unit_rows(documents.sentence_vectors, np.float32), unit_rows(documents.image_bank, np.float32)
-        )
-    )
+    texts, images = documents.sentence_vectors, documents.image_bank
+    if texts is None:
+        raise UsageError("joint embeddings need sentence vectors; found none")
+    joint_size(texts.shape[1], images.shape[1])
+    return tuple(embedded(documents, unit_rows(texts, np.float32), unit_rows(images, np.float32)))
 
 
 TITLES: Mapping[str, str] = {
@@ -313,16 +303,19 @@ def score_beside(
 def joint_columns(manifest: Manifest, config: EvaluateConfig) -> EvaluateConfig:
     """Return the settings with the columns of one joint model: those named, else the two of one name and size.
 
+    `NAME-images` and `NAME-texts` are of one name, too (`examples/export_towers.py`).
+
     Raises:
         UsageError: there are no such columns.
     """
     if AUTO not in (config.sentence_features, config.image_features):
         return config
-    sentences, images = manifest.extractors("documents"), manifest.extractors("images")
-    shared = sorted(name for name in sentences if sentences[name] == images.get(name))
-    if not shared:
-        raise UsageError("no two columns are named as of one joint model (sentence_features, image_features)")
-    return replace(config, sentence_features=shared[0], image_features=shared[0])
+    images = manifest.extractors("images")
+    image_of = {(name.removesuffix("-images"), size): name for name, size in images.items()}
+    for name, size in sorted(manifest.extractors("documents").items()):
+        if image := image_of.get((name.removesuffix("-texts"), size)):
+            return replace(config, sentence_features=name, image_features=image)
+    raise UsageError("no two columns are named as of one joint model (sentence_features, image_features)")
 
 
 def _rows(name: str, attempt: Callable[[], BaselineResult], judged: Evaluation) -> tuple[Score, ...]:

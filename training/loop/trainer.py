@@ -82,7 +82,10 @@ def _trained(config: TrainConfig, data: TrainingData, context: Context, run_dire
         )
     towers = run.model.text, run.model.image
     order, epochs = order_of(run.model, data), config.training.epochs
-    solvers = (term.solver(*towers, data, context, epochs=epochs, order=order) for term in config.objective)
+    solvers = (
+        term.solver(*towers, data, context, dimensions=config.dimensions, epochs=epochs, order=order)
+        for term in config.objective
+    )
     solver = next((each for each in solvers if each is not None), None)
     while run.epoch < config.training.epochs:
         run.epoch += 1

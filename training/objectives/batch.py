@@ -105,7 +105,7 @@ class Solver(Protocol):
     """Sets the towers' maps by reading the training documents."""
 
     def take(self, epoch: int, watch: Callable[[int], None]) -> dict[str, float]:
-        """Take one pass over the training documents, and return its metrics, `train_loss` among them.
+        """Take one pass over the training documents, and return its metrics.
 
         Args:
             epoch: from 1.

@@ -3,6 +3,9 @@
 Each epoch is one pass over the documents (`training.closed_form.solver`). Passes make up paths: on each, regularisation
 falls and sharpness rises from pass to pass. One path follows the other, each from the start with a regularisation of
 its own, and the epoch that is kept is that of the lowest rank of own images among all (`training.select = retrieval`).
+
+Without a pass (`objective.passes = 0`) nothing is solved: two columns of one joint model, such as CLIP's, are compared
+as they are, by a model like any other.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
-from schemas.configs import PositiveFloat, PositiveInt, require
+from schemas.configs import NonNegativeInt, PositiveFloat, PositiveInt, require
 from schemas.plugins import SIMILARITIES
 from training.closed_form.plans import Order, pair_weights
-from training.closed_form.solver import Pass, Solver
-from training.data.loading import TrainingData
+from training.closed_form.solver import Pass, Solver, Watch
+from training.data.loading import TrainingData, joint_size
 from training.objectives.batch import EncodedBatch
 from training.objectives.term import Term
 from training.similarity.similarity import Dc, SetSimilarity, own_blocks
@@ -38,7 +41,7 @@ class ClosedForm(Term):
 
     Attributes:
         similarity: of a sentence set and an image set, by which own sets are ranked.
-        passes: passes of a path.
+        passes: passes of a path. 0: sentence and image vectors are of one joint model and stay as they are.
         regularisation: addition to the covariances in the first pass of each path, in mean eigenvalues. More is better
             if each image is in few documents.
         fall: divisor of the regularisation from the first pass of a path to the last.
@@ -54,7 +57,7 @@ class ClosedForm(Term):
     place = 12
     name: str = "closed-form"
     similarity: Annotated[SetSimilarity, SIMILARITIES] = field(default_factory=Dc)
-    passes: PositiveInt = 8
+    passes: NonNegativeInt = 8
     regularisation: tuple[PositiveFloat, ...] = (4.0, 16.0)
     fall: PositiveFloat = 4.0
     sharpness: PositiveFloat = 4.0
@@ -74,10 +77,16 @@ class ClosedForm(Term):
         data: TrainingData,
         workers: Workers,
         *,
+        dimensions: int,
         epochs: int,
         order: Order | None,
-    ) -> Solver:
+    ) -> Solver | AsGiven:
         identity, wanted = data.identity, self.passes * len(self.regularisation)
+        if not wanted:
+            size = joint_size(identity.sentence_dimensions, identity.image_dimensions)
+            rule = f"the vectors have {size} numbers; use --set dimensions={size}"
+            require(size <= dimensions, field="dimensions", value=dimensions, rule=rule)
+            return AsGiven(text, image, size)
         if epochs < wanted and workers.rank == 0:
             cut = "training.epochs = %d cuts the %d passes of objective.regularisation; use --set training.epochs=%d"
             logger.warning(cut, epochs, wanted, wanted)
@@ -116,3 +125,18 @@ class ClosedForm(Term):
     def _share(self, number: int) -> float:
         """Return how far along its path a pass is, from 0 to 1."""
         return number / max(1, self.passes - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class AsGiven:
+    """Leaves sentence and image vectors of one size as they are."""
+
+    text: Tower
+    image: Tower
+    size: int
+
+    def take(self, epoch: int, watch: Watch) -> dict[str, float]:
+        """Set both maps to the identity; return no metric."""
+        for tower in (self.text, self.image):
+            tower.set_map(torch.eye(self.size), torch.zeros(self.size))
+        return {}

@@ -69,6 +69,7 @@ class Term(PartSettings, ABC):
         data: TrainingData,
         workers: Workers,
         *,
+        dimensions: int,
         epochs: int,
         order: Order | None,
     ) -> Solver | None:

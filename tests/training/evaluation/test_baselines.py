@@ -87,7 +87,7 @@ def test_what_is_missing_is_named() -> None:
         evaluate_object_detection(replace(documents(), classes=None), None, VECTORS, where="test")
     with pytest.raises(UsageError, match="expected documents with some linked"):
         evaluate_object_detection(replace(documents(), links=(None, None)), None, VECTORS, where="test")
-    with pytest.raises(UsageError, match="joint model"):
+    with pytest.raises(UsageError, match="need sentence vectors"):
         joint_embeddings(documents())
 
 

@@ -51,7 +51,7 @@ def shared_lake(lakes: ModuleType, root: Path, config: TrainConfig) -> Lake:
     """Write three shards; the pictures of a document are those of the document of the first shard beside it."""
     is_pair = config.needs.pairs
     sizes = {"sentences": (1, 1), "images": (1, 1)} if is_pair else {}
-    world = lakes.World(**sizes)
+    world = lakes.World(**sizes, text_dimensions=8, image_dimensions=8)  # one size: `joint-embeddings` compares them
     splits = {}
     for split, count in ((Split.TRAIN, 12), (Split.VAL, 6)):
         made = lakes.make_documents(split, count, world)
