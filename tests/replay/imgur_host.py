@@ -22,7 +22,7 @@ CLIENT_LIMIT = 12_500
 USER_LIMIT = 500
 RESET_UTC = 1_500_000_000
 ALBUM_PATH = re.compile(r"/a/(\w+)(?:/layout/blog|/embed|/)?")
-API_PATH = re.compile(r"/3/album/(\w+)(/images)?/?")
+API_PATH = re.compile(r"/3/album/(\w+)/?")
 ABSENT = (Behaviour.NOT_FOUND, Behaviour.GONE, Behaviour.OPTED_OUT, Behaviour.RESERVED)
 """Of albums that the API does not know."""
 LINK = re.compile(r"https?://\S+")
@@ -169,7 +169,7 @@ def post_data_script(identifier: str, album: AlbumEntry) -> str:
 
 
 class ImgurApi:
-    """api.imgur.com: `/3/album/<id>` and `/3/album/<id>/images`."""
+    """api.imgur.com: `/3/album/<id>`."""
 
     def __init__(self, recording: Path) -> None:
         self._albums = load_albums(recording)
@@ -188,8 +188,8 @@ class ImgurApi:
             return self._failure(request, 404, "Unable to find an album with the id")
         images = [api_image(medium) for medium in album["media"]]
         link = f"http://imgur.com/a/{found[1]}"
-        whole = {"id": found[1], "title": album["title"], "description": None, "link": link, "images": images}
-        return self._reply(200, images if found[2] else whole | {"images_count": len(images)})
+        whole = {"id": found[1], "title": album["title"], "description": None, "link": link}
+        return self._reply(200, whole | {"images_count": len(images), "images": images})
 
     def _failure(self, request: Request, status: int, message: str) -> Reply:
         return self._reply(status, {"error": message, "request": request.path, "method": request.method})

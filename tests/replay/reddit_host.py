@@ -1,13 +1,12 @@
-"""www.reddit.com and oauth.reddit.com: application-only sign-in, listings, and things by name.
+"""www.reddit.com and oauth.reddit.com: application-only sign-in, and listings.
 
 Listings give at most 100 submissions a page and never more than the newest 1,000, as the service does.
-Without `raw_json=1` text fields are HTML-escaped. Standard library only.
+Standard library only.
 """
 
 import base64
 import binascii
 import hashlib
-import html
 import itertools
 import json
 import re
@@ -24,7 +23,6 @@ DEFAULT_PAGE = 25
 MAX_LISTED = 1000
 HOT_DECAY_S = 45_000
 LISTING_PATH = re.compile(r"/r/(\w+)(?:/(new|top|hot))?/?(?:\.json)?")
-COMMENTS_PATH = re.compile(r"(?:/r/\w+)?/comments/(\w+)(?:/\w*)*/?(?:\.json)?")
 
 Submission = dict[str, str | int | float | bool | None]
 
@@ -64,7 +62,8 @@ class RedditHost:
         if not self._signed_in(request):
             refusal = {"WWW-Authenticate": 'Bearer realm="reddit", error="invalid_token"'}
             return json_reply(401, {"message": "Unauthorized", "error": 401}, headers=refusal)
-        return self._limited(self._things(request))
+        found = LISTING_PATH.fullmatch(request.path)
+        return self._limited(self._page(found[1], found[2] or "hot", request.query) if found else None)
 
     def _sign_in(self, request: Request) -> Reply:
         client = basic_user(request.headers.get("authorization", ""))
@@ -82,19 +81,7 @@ class RedditHost:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and token in self._tokens
 
-    def _things(self, request: Request) -> object | None:
-        raw = request.query.get("raw_json") == "1"
-        if request.path.rstrip("/") == "/api/info":
-            names = [name.removeprefix("t3_") for name in request.query.get("id", "").split(",")]
-            return listing([self._posts[name] for name in names if name in self._posts], raw=raw)
-        if found := COMMENTS_PATH.fullmatch(request.path):
-            post = self._posts.get(found[1])
-            return None if post is None else [listing([post], raw=raw), listing([], raw=raw)]
-        if found := LISTING_PATH.fullmatch(request.path):
-            return self._page(found[1], found[2] or "hot", request.query, raw=raw)
-        return None
-
-    def _page(self, subreddit: str, order: str, query: Mapping[str, str], *, raw: bool) -> object | None:
+    def _page(self, subreddit: str, order: str, query: Mapping[str, str]) -> object | None:
         posts = [post for post in self._posts.values() if str(post["subreddit"]).lower() == subreddit.lower()]
         if not posts:
             return None
@@ -106,7 +93,7 @@ class RedditHost:
         start = names.index(after) + 1 if after in names else 0
         shown = posts[start : start + size]
         last = names[start + len(shown) - 1] if start + len(shown) < len(posts) else None
-        return listing(shown, raw=raw, after=last)
+        return listing(shown, after=last)
 
     def _limited(self, things: object | None) -> Reply:
         used = next(self._count) % REQUESTS_A_PERIOD
@@ -131,15 +118,10 @@ def basic_user(header: str) -> str:
         return ""
 
 
-def listing(posts: Sequence[Submission], *, raw: bool, after: str | None = None) -> dict[str, object]:
+def listing(posts: Sequence[Submission], *, after: str | None = None) -> dict[str, object]:
     """A Listing of submissions."""
-    children = [{"kind": "t3", "data": post if raw else escaped(post)} for post in posts]
+    children = [{"kind": "t3", "data": post} for post in posts]
     return {
         "kind": "Listing",
         "data": {"after": after, "before": None, "dist": len(children), "modhash": "", "children": children},
     }
-
-
-def escaped(post: Submission) -> Submission:
-    """The submission with the text fields HTML-escaped."""
-    return {name: html.escape(value, quote=False) if isinstance(value, str) else value for name, value in post.items()}

@@ -1,8 +1,7 @@
 """The recorded web: serves the recording over HTTP, as Reddit and Imgur answered.
 
-`python tests/replay/server.py --recording DIR [--host 127.0.0.1] [--port 0] [--port-file FILE] [--latency-ms N]
-[--until-eof]` prints `serving http://HOST:PORT` and runs until SIGTERM. Tests use
-`with RecordedWeb(recording) as web:`.
+`python tests/replay/server.py --recording DIR [--host 127.0.0.1] [--port 0] [--until-eof]` prints
+`serving http://HOST:PORT` and runs until SIGTERM. Tests use `with RecordedWeb(recording) as web:`.
 
 Here: connections, choosing the virtual host by the `Host` header, writing replies, and the log of requests. What
 each host says is in `reddit_host.py`, `imgur_host.py` and `image_host.py`. A request to the server's address
@@ -173,8 +172,6 @@ def main() -> None:
     parser.add_argument("--recording", type=Path, required=True)
     parser.add_argument("--host", default=LOOPBACK)
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--port-file", type=Path)
-    parser.add_argument("--latency-ms", type=float, default=0.0)
     parser.add_argument("--until-eof", action="store_true", help="end when standard input is closed")
     arguments = parser.parse_args()
     stop = threading.Event()
@@ -182,13 +179,7 @@ def main() -> None:
         signal.signal(number, lambda *_: stop.set())
     if arguments.until_eof:
         threading.Thread(target=lambda: (sys.stdin.buffer.read(), stop.set()), daemon=True).start()
-    pace_s = arguments.latency_ms / 1000
-    web = RecordedWeb(arguments.recording, host=arguments.host, port=arguments.port, latency_s=pace_s)
-    with web:
-        if arguments.port_file is not None:
-            partial = arguments.port_file.with_suffix(".partial")
-            partial.write_text(str(web.port), encoding="ascii")
-            partial.replace(arguments.port_file)
+    with RecordedWeb(arguments.recording, host=arguments.host, port=arguments.port) as web:
         print(f"serving {web.url}", flush=True)
         stop.wait()
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pipelines.files import BrokenInputError
 from pipelines.sources.records import FieldError
 from pipelines.sources.rows import MAX_CELL_LINES, read_table
+from schemas.errors import BuildError
 from schemas.failures import Reason
 
 HEADER = ["id", "a", "b", "c", "text"]
@@ -74,6 +75,9 @@ def test_a_file_that_is_cut_off_behind_a_stray_mark(tmp_path: Path) -> None:
             found.append(row)
     assert sum(isinstance(row, FieldError) for row in found) == 1
     assert len(found) == ROWS - 1  # the last line may be half a line
+    path.write_bytes(b"no gzip")
+    with pytest.raises(BuildError, match=r"expected a header: a\.csv\.gz: cannot be read on"):
+        read_table(str(path))
 
 
 @settings(max_examples=60, deadline=None)

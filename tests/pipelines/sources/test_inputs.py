@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from candidates import uris_of
@@ -23,10 +24,12 @@ from pipelines.sources.datasets.hessel import MultiRetrievalSource, RecipeqaSour
 from pipelines.sources.datasets.mscoco import MscocoSource
 from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.datasets.vist import VistSource
+from pipelines.sources.datasets.wikipedia import ImageclefSource
 from pipelines.sources.records import CandidateDocument, web_address
 from pipelines.sources.source import Settings as Source
 from pipelines.sources.source import find_inputs, image_root, named_inputs
-from schemas.errors import UsageError
+from pipelines.sources.wikipedia.live import WikipediaSource
+from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.failures import Failure
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -130,6 +133,59 @@ def test_the_nearest_of_several_is_meant(tmp_path: Path) -> None:
 def test_what_is_not_there_is_the_users_to_mend(source: Source, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         find_inputs(source, never)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (ClueSource, {"numbers": "img2idxmap.json"}, r"source\.images = '': must be given with source\.numbers"),
+        (ImageclefSource, {"language": ""}, r"source\.language"),
+        (ImageclefSource, {"language": "../x"}, r"source\.language"),
+        (ImageclefSource, {"max_sentences": 0}, r"source\.max_sentences"),
+        (MscocoSource, {"true_images": 0}, r"source\.true_images = 0: expected `int` >= 1"),
+        (MscocoSource, {"captions": ("a", "b", "c"), "folders": ("x", "y")}, r"source\.folders .* one for each of 3"),
+        (MscocoSource, {"val": 1.0}, r"source\.val = 1\.0"),
+        (MscocoSource, {"val": 0.5, "test": 0.5}, r"source\.val \+ source\.test = 1\.0"),
+        (NewsSource, {"language": "German"}, r"source\.language"),
+        (WikipediaSource, {"base_url": "en.wikipedia.org"}, r"source\.base_url"),
+        (WikipediaSource, {"base_url": "https://x.org/wiki"}, r"source\.base_url"),
+        (WikipediaSource, {"limit": -1}, r"source\.limit"),
+    ],
+)
+def test_settings_that_make_no_sense(kind: Callable[..., Source], settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        kind(**settings)
+
+
+CLUE = {"train": str(FIXTURES / "clue/conceptual_train_dis.csv"), "images": "images"}
+FORMS: dict[str, Callable[[str], Any]] = {
+    "mscoco": lambda file: MscocoSource(captions=(file,)),
+    "numbers": lambda file: ClueSource(numbers=file, **CLUE),
+    "recipeqa": lambda file: RecipeqaSource(train=file),
+    "rows": lambda file: MultiRetrievalSource(documents=file, id2row=file),
+    "vist": lambda file: VistSource(train=file),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("mscoco", '{"images": [], "annotations": []}', "expected items in the lists images, annotations"),
+        ("vist", '{"images": [{"id": "1"}]}', "lists images, annotations; found none in annotations"),
+        *(("recipeqa", text, "expected") for text in ('{"data": []}', '{"a": [{}]}', '{"data": {"recipe_id": "x"}}')),
+        *(
+            ("numbers", text, "expected|no JSON")
+            for text in ("[]", "{", '{"http://x.example": "1"}', '{"http://x.example": true}')
+        ),
+        ("rows", "[]", r"\$: expected `object`"),
+        ("rows", '{"i0": "1"}', r"\$\.i0: expected `int`, got `str`"),
+    ],
+)
+def test_files_of_another_form_end_the_build(name: str, content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(content)
+    with pytest.raises(BuildError, match=rf"file\.json: .*({message})"):
+        list(FORMS[name](str(path)).read())
 
 
 def test_a_source_that_reads_no_file_needs_none() -> None:

@@ -150,13 +150,6 @@ def test_an_optional_field_that_is_misspelt_is_told(tmp_path: Path, changes: dic
     assert (told.record_id, told.reason, told.message.partition(":")[0]) == ("d", Reason.MISSPELT_FIELD, where)
 
 
-def test_links_that_all_lead_nowhere_are_unknown(tmp_path: Path) -> None:
-    draft, *failures = read(tmp_path, DOCUMENT | {"links": [[7, 0], [0, 9]]})
-    assert isinstance(draft, CandidateDocument)
-    assert draft.links is None
-    assert names(failures) == ["d bad-link", "d bad-link"]
-
-
 def test_a_sentence_is_one_line(tmp_path: Path) -> None:
     texts = ["Line\none,\r\n line\u00a0two.", {"text": " It\u0019s \u001cquoted\u001d. ", "role": "lead"}]
     (draft,) = read(tmp_path, DOCUMENT | {"sentences": texts})
@@ -173,10 +166,15 @@ def test_blank_sentences_go_and_links_are_renumbered(tmp_path: Path) -> None:
     assert names(failures) == ["d empty-sentence", "d empty-sentence"]
 
 
-def test_links_that_lead_nowhere_go_and_the_document_stays(tmp_path: Path) -> None:
-    draft, *failures = read(tmp_path, DOCUMENT | {"links": [[2, 0], [0, 2], [-1, 0], [1, 1]]})
+@pytest.mark.parametrize(
+    ("links", "kept"), [([[2, 0], [0, 2], [-1, 0], [1, 1]], (Link(1, 1),)), ([[7, 0], [0, 9], [0, 2]], None)]
+)
+def test_links_that_lead_nowhere_go_and_of_a_document_whose_all_do_none_is_known(
+    tmp_path: Path, links: list[list[int]], kept: tuple[Link, ...] | None
+) -> None:
+    draft, *failures = read(tmp_path, DOCUMENT | {"links": links})
     assert isinstance(draft, CandidateDocument)
-    assert draft.links == (Link(1, 1),)
+    assert draft.links == kept
     assert names(failures) == ["d bad-link"] * 3
 
 

@@ -10,7 +10,6 @@ from candidates import candidate_of, names, uris_of
 from pipelines.sources.datasets.hessel import MultiRetrievalSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.errors import BuildError
 from schemas.failures import Failure
 
 ROWS = {"i0": 10, "i1": 11, "i2": 12}
@@ -87,15 +86,3 @@ def test_an_id_of_the_meta_data_is_used_unless_one_before_has_it(tmp_path: Path)
 def test_records_of_another_form(tmp_path: Path, record: Any) -> None:
     good = [[["i0", -1]], [["a", -1]], {}]
     assert names(read(tmp_path, {"train": [record, good]})) == ["train-0 broken-record", "train-1"]
-
-
-@pytest.mark.parametrize(
-    ("corpus", "rows", "message"),
-    [
-        ({"train": []}, [], r"id2row.json: \$: expected `object`"),
-        ({"train": []}, {"i0": "1"}, r"\$\.i0: expected `int`, got `str`"),
-    ],
-)
-def test_files_of_another_form_end_the_build(tmp_path: Path, corpus: Any, rows: Any, message: str) -> None:
-    with pytest.raises(BuildError, match=message):
-        read(tmp_path, corpus, rows)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import pytest
 from candidates import candidate_of, licences_of, names, parted, uris_of
@@ -10,7 +10,7 @@ from candidates import candidate_of, licences_of, names, parted, uris_of
 from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Role, Sentence, Split
-from schemas.errors import BuildError, ConfigError, NotFoundError
+from schemas.errors import BuildError
 from schemas.failures import Failure, Reason, Stage
 
 Format = Literal["jsonl", "goodnews", "visualnews"]
@@ -193,14 +193,3 @@ def test_files_that_are_not_what_they_should_be(tmp_path: Path, content: bytes, 
     drafts, failures = outcomes("visualnews", tmp_path / "data.json")
     failures = [failure for failure in failures if failure != "1 not-found"]
     assert [draft.id for draft in drafts] + failures == found
-
-
-def test_an_absent_file_is_the_callers_mistake(tmp_path: Path) -> None:
-    for format_ in get_args(Format):
-        with pytest.raises(NotFoundError):
-            outcomes(format_, tmp_path / "none.json")
-
-
-def test_settings_that_make_no_sense() -> None:
-    with pytest.raises(ConfigError, match=r"source.language"):
-        NewsSource(language="German")

@@ -12,7 +12,6 @@ from candidates import candidate_of, names, uris_of
 from pipelines.sources.datasets.hessel import RecipeqaSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.errors import BuildError, NotFoundError
 from schemas.failures import Failure, Reason
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "recipeqa"
@@ -145,35 +144,10 @@ def test_published_val_is_test_and_val_is_drawn_from_train() -> None:
     assert {key: draft.split for key, draft in drafts(read()).items()} == expected
 
 
-def test_images_are_named_as_they_are_published() -> None:
-    names = ("rice-pudding_1_0.jpg", "rice-pudding_2_0.jpg", "rice-pudding_2_1.jpg")
-    assert uris_of(drafts(read())["rice-pudding"]) == tuple(f"images-qa/val/images-qa/{name}" for name in names)
-
-
 def test_without_a_val_file_there_is_no_test_split() -> None:
     outcomes = read(val="")
     assert drafts(outcomes)["rice-pudding"].split is Split.TRAIN
     assert names(outcomes).count("rice-pudding") == 1
-
-
-def test_many_questions_about_one_recipe_are_one_document(tmp_path: Path) -> None:
-    step = {"title": "t", "body": "b" * 1000, "images": ["x.jpg"]}
-    questions = [{"recipe_id": f"r{number // 4}", "context": [step, step]} for number in range(2000)]
-    outcomes = list(written(tmp_path, {"data": questions}).read())
-    assert names(outcomes) == [f"r{number}" for number in range(500)]
-    assert isinstance(outcomes[0], CandidateDocument)
-    assert outcomes[0].links == (Link(0, 0), Link(1, 0))  # one image of two steps
-
-
-@pytest.mark.parametrize("content", [{"data": []}, {"questions": [{}]}, {"data": {"recipe_id": "x"}}])
-def test_files_of_another_form_end_the_build(tmp_path: Path, content: Any) -> None:
-    with pytest.raises(BuildError, match=r"train\.json: expected"):
-        list(written(tmp_path, content).read())
-
-
-def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(NotFoundError):
-        read(train="lost.json")
 
 
 def test_ids_that_are_unique_in_one_file_only(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from pipelines.sources.datasets import vist
 from pipelines.sources.datasets.vist import VistSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.errors import BuildError, NotFoundError
 from schemas.failures import Failure, Reason
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "vist"
@@ -220,15 +219,6 @@ def test_too_few_captions_of_other_photos() -> None:
         distractors = {text for place, text in enumerate(texts(draft)) if place not in written}
         assert len(distractors) == 5
         assert distractors <= ({*FIRST, *SECOND, *THIRD} - own)
-
-
-def test_files_of_another_form_end_the_build(tmp_path: Path) -> None:
-    path = tmp_path / "train.json"
-    path.write_text('{"images": [{"id": "1"}]}')
-    with pytest.raises(BuildError, match="lists images, annotations; found none in annotations"):
-        read(VistSource(train=str(path)))
-    with pytest.raises(NotFoundError):
-        read(VistSource(train=str(tmp_path / "none.json")))
 
 
 def test_photos_have_the_licence_flickr_numbers(tmp_path: Path) -> None:

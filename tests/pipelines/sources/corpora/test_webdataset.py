@@ -145,17 +145,6 @@ def test_a_cut_tar_costs_no_other_and_its_first_pictures_are_read(
     assert "b.tar broken-record" in found.failures
 
 
-def test_a_damaged_tar_gives_what_comes_before(read: Any, picture: Draw, tmp_path: Path) -> None:
-    with webdataset.TarWriter(str(tmp_path / "x.tar")) as writer:
-        for number in range(2):
-            writer.write({"__key__": f"{number}", "png": picture(number), "txt": f"Picture {number}."})
-    whole = (tmp_path / "x.tar").read_bytes()
-    (tmp_path / "x.tar").write_bytes(whole[: len(whole) // 2 - 2000])
-    found = read(tmp_path, "webdataset")
-    assert len(found.drafts) <= 1
-    assert found.failures
-
-
 def written(path: Path, names: list[str], picture: Draw) -> None:
     """Write a tar: the n-th file is a text that says so, or a picture of that shade."""
     pictures = (".jpg", ".png")

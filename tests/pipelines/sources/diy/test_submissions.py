@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.datasets.diy import DiySource
 from pipelines.sources.diy.submissions import (
     Album,
     Submission,
@@ -293,9 +292,3 @@ def test_a_post_that_repeats_another_has_its_album() -> None:
     repeated = submission(**page, crosspost_parent_list=[GALLERY])
     assert repeated.gallery == submission(**GALLERY).gallery and repeated.gallery
     assert submission(**page, crosspost_parent_list=[RECORD]).url == RECORD["url"]
-
-
-def test_dumps_are_read_beside_the_api() -> None:
-    source = DiySource(kind="api", dump=("RS_1", "RS_2"), listing="new")
-    assert source.shards() == ("RS_1", "RS_2", "new") and not source.is_fixed
-    assert DiySource(dump=("RS_1",)).shards() == ("RS_1",)

@@ -1,7 +1,6 @@
 """A MediaWiki on loopback: titles of a file and of a category, the articles' HTML, and their files' licences."""
 
 import json
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
@@ -13,12 +12,12 @@ from candidates import candidate_of, licences_of, uris_of
 from loopback import answering
 
 from pipelines.settings import HttpConfig
-from pipelines.sources.records import CandidateDocument, FieldError, outcomes_of
+from pipelines.sources.records import CandidateDocument, FieldError
 from pipelines.sources.wikipedia.articles import parse_article
 from pipelines.sources.wikipedia.live import WikipediaSource, article_request, fetch_articles, list_titles
 from pipelines.web.client import Client
 from schemas.documents import Provenance, Sentence
-from schemas.errors import ConfigError, NotFoundError
+from schemas.errors import NotFoundError
 from schemas.failures import Failure
 from schemas.lake import Folder
 
@@ -326,24 +325,3 @@ def test_malformed_addresses(address: str) -> None:
     page = f'<link rel="dc:isVersionOf" href="{address}"><body>{picture}'
     found = parse_article(page.encode(), base_url=BASE_URL)
     assert (found.title, found.image_urls) == (None, (address,))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"base_url": "en.wikipedia.org"}, {"base_url": "https://x.org/wiki"}, {"limit": -1}],
-)
-def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=f"source.{next(iter(settings))}"):
-        WikipediaSource(**settings)
-
-
-def test_no_page_stops_a_build() -> None:
-    for seed in range(200):
-        draw = random.Random(seed)
-        data = bytearray((FOLDER / "dodo.html").read_bytes())
-        for _ in range(draw.randrange(1, 8)):
-            start = draw.randrange(len(data))
-            piece = draw.choice([b"", b"<![x", b"</section>", b"<", b'"', b"<div>", b"//[x", b"\xff\x00", b"<!--"])
-            data[start : start + draw.randrange(30)] = piece * draw.randrange(1, 4)
-        (outcome,) = outcomes_of([("Dodo", bytes(data))], lambda page, _: [parse_article(page, base_url=BASE_URL)])
-        assert repr(outcome).encode()
