@@ -1,4 +1,4 @@
-"""Files of corpora that tests write: pictures, tars and crawls."""
+"""Files of corpora that tests write: pictures, tars and crawls; and what is read of them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+from candidates import names, parted, uris_of
 from PIL import Image
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
+
+from pipelines.embedded import read_picture
+from pipelines.settings import HttpConfig
+from pipelines.sources.datasets.corpora import CorpusSource
+from pipelines.sources.records import CandidateDocument
+from pipelines.sources.source import find_inputs, image_root
 
 
 def flat(shade: int, form: str = "PNG") -> bytes:
@@ -62,3 +71,23 @@ def warc_of(answers: Mapping[str, tuple[str, bytes]], *, gzip: bool = True) -> b
 def write_warc(path: Path, answers: Mapping[str, tuple[str, bytes]]) -> None:
     """Write a compressed crawl of answers."""
     path.write_bytes(warc_of(answers))
+
+
+class Read:
+    """The outcomes of a corpus: its documents, its failures as `<id> <reason>`, and the pictures of a document."""
+
+    def __init__(self, path: Path, form: Any, *, http: HttpConfig | None = None, **settings: Any) -> None:
+        source = find_inputs(CorpusSource(format=form, documents=(str(path),), **settings), Path)
+        context: Any = SimpleNamespace(http=http or HttpConfig())
+        self.root = image_root(source)
+        self.drafts, failures = parted(
+            found for shard in source.shards() for found in source.read_shard(shard, context)
+        )
+        self.failures = names(failures)
+
+    def pictures(self, draft: CandidateDocument) -> list[bytes]:
+        return [read_picture(self.root, uri, max_bytes=10**6) for uri in uris_of(draft)]
+
+    @property
+    def texts(self) -> list[list[str]]:
+        return [[sentence.text for sentence in draft.sentences] for draft in self.drafts]

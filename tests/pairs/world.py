@@ -6,13 +6,11 @@ raises. The tests put operations together.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builds import quiet
+from corpus_files import warc_of
 from lake_bytes import bytes_of
 from loopback import answering
 from PIL import Image
@@ -64,19 +63,7 @@ def crawl() -> bytes:
     host = "http://crawled.example"
     paragraphs = "".join(f"<p>{WORDS.format(number)}</p>" for number in range(8))
     page = f"<html lang=en><body><article><h1>A shelf</h1>{paragraphs}<p>It stands. <img src='{host}/a.png'></p>"
-    answers = ((f"{host}/page", "text/html", page.encode()), (f"{host}/a.png", "image/png", picture("a")))
-    return b"".join(gzip.compress(_record(*answer), mtime=0) for answer in answers)
-
-
-def _record(url: str, kind: str, body: bytes) -> bytes:
-    answer = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode() + body
-    fields = {
-        "WARC-Type": "response", "WARC-Target-URI": url, "WARC-Date": "2026-01-01T00:00:00Z",
-        "WARC-Record-ID": f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, url)}>",
-        "Content-Type": "application/http; msgtype=response", "Content-Length": str(len(answer)),
-    }  # fmt: skip
-    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-    return f"WARC/1.1\r\n{head}\r\n".encode() + answer + b"\r\n\r\n"
+    return warc_of({f"{host}/page": ("text/html", page.encode()), f"{host}/a.png": ("image/png", picture("a"))})
 
 
 @dataclass

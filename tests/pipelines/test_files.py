@@ -8,7 +8,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
-import json
 import lzma
 import os
 import socket
@@ -135,34 +134,17 @@ def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("outer", ["zst", "tar.gz"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, outer: str) -> None:
     """A file of 16 MB, whose records are all counted, is read in a few MB."""
-    record = json.dumps({"id": 1, "text": "x" * 480}).encode()
     count = 32_000
-    if outer == "zst":
-        path = tmp_path / "large.jsonl.zst"
-        with path.open("wb") as file, zstandard.ZstdCompressor(level=1).stream_writer(file) as stream:
-            _write(stream, record, count)
-        place = str(path)
-    else:
-        _write_plain(tmp_path / "large.jsonl", record, count)
-        with tarfile.open(tmp_path / "large.tar.gz", "w:gz", compresslevel=1) as archive:
-            archive.add(tmp_path / "large.jsonl", "large.jsonl")
-        place = f"{tmp_path / 'large.tar.gz'}!/large.jsonl"
+    data = b'{"id": 1, "text": "%s"}\n' % (b"x" * 480) * count
+    packed = zstandard.compress(data) if outer == "zst" else gzip.compress(tar_of({"large.jsonl": data}), 1)
+    (tmp_path / f"large.{outer}").write_bytes(packed)
+    place = str(tmp_path / f"large.{outer}") + ("!/large.jsonl" if outer == "tar.gz" else "")
     tracemalloc.start()
     try:
         assert sum(1 for _ in read_lines(place)) == count
         assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
     finally:
         tracemalloc.stop()
-
-
-def _write_plain(path: Path, record: bytes, count: int) -> None:
-    with path.open("wb") as stream:
-        _write(stream, record, count)
-
-
-def _write(stream: io.BufferedIOBase, record: bytes, count: int) -> None:
-    for _ in range(count):
-        stream.write(record + b"\n")
 
 
 @pytest.mark.parametrize("outer", [".zip", ".tar"])

@@ -90,14 +90,6 @@ def test_a_version_does_not_name_what_is_taken_down(ten_documents: Path, tmp_pat
             assert b"unmistakable" not in data and b"h.example/page" not in data, path
 
 
-def test_a_version_has_its_cards(ten_built: BuildSummary) -> None:
-    card = (Path(ten_built.path) / "README.md").read_text(encoding="utf-8")
-    croissant = json.loads((Path(ten_built.path) / "croissant.json").read_text(encoding="utf-8"))
-    assert card.startswith("---\n")
-    assert ten_built.manifest.version in card
-    assert croissant["@type"] == "sc:Dataset"
-
-
 @pytest.mark.parametrize("setting", ["source.documents=/nowhere/documents.jsonl", "features.images=nosuch"])
 def test_a_refused_build_leaves_no_lake(ten_documents: Path, tmp_path: Path, setting: str) -> None:
     with pytest.raises(UsageError):

@@ -122,15 +122,6 @@ def test_a_pack_is_closed_when_it_is_large_or_old(tmp_path: Path, monkeypatch: p
     assert folder.read([third], ["value"])["value"].to_pylist() == [8]
 
 
-def test_of_several_rows_of_a_key_the_newest_is_found(tmp_path: Path) -> None:
-    folder = folder_at(tmp_path)
-    for value in (3, 1, 2):
-        writer = folder.writer()
-        writer.add({"hash": [key(0)], "value": [value]})
-        writer.close()
-    assert folder.read([ref for ref in folder.index().find([key(0)]) if ref], ["value"])["value"].to_pylist() == [2]
-
-
 def test_a_pack_that_is_gone_is_forgotten_and_said(tmp_path: Path) -> None:
     folder = folder_at(tmp_path)
     writer = folder.writer()

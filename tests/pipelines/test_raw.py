@@ -68,13 +68,19 @@ def test_what_is_added_is_found_at_once_and_by_others_once_closed(raw: Folder) -
 
 
 def test_the_newest_entry_of_a_key_counts(raw: Folder) -> None:
+    """As processes left them, each in a segment of its own: an answer, none, and another answer."""
     url = "http://a.example/page"
+    gone = entry_of(url, at=2, status=404, reason="not-found", message="gone")
     for at in (1, 2, 3):
         store = RawStore(raw)
-        store.add("web", entry_of(url, at=at), {}, b"body %d" % at)
+        if at == 2:
+            store.note("web", gone)
+        else:
+            store.add("web", entry_of(url, at=at), {}, b"body %d" % at)
         store.close()
-    (found,) = RawStore(raw).find_many("web", [request_key("image", url)])
-    assert found is not None and RawStore(raw).body("web", found) == b"body 3"
+        (found,) = RawStore(raw).find_many("web", [gone.key])
+        assert found is not None and found.fetched_at == entry_of(url, at=at).fetched_at
+        assert found == gone if at == 2 else RawStore(raw).body("web", found) == b"body %d" % at
 
 
 def test_an_independent_reader_opens_a_segment(raw: Folder) -> None:

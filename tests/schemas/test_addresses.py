@@ -11,6 +11,9 @@ SHOWN = {
     "postgresql://mlflow:secret@db:5432/mlflow": "postgresql://***@db:5432/mlflow",
     "http://ann:p%40s@host": "http://***@host",
     "s3://key:secret@bucket/lake?region=eu": "s3://***@bucket/lake?region=eu",
+    "http://bob:SEC@RET@host:5000/x": "http://***@host:5000/x",
+    "postgresql+psycopg://u:p%40@db:5432/mlflow": "postgresql+psycopg://***@db:5432/mlflow",
+    "http://host:5000/a@b": "http://host:5000/a@b",
     "https://token-of-ann@host/api": "https://***@host/api",  # a token stands in the user's place
     "http://ann:a@b@host/": "http://***@host/",
     "postgresql://db/mlflow?user=ann&password=secret": "postgresql://db/mlflow?user=ann&password=***",

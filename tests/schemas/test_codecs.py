@@ -111,6 +111,7 @@ def test_a_jpeg_of_many_scans_is_refused_by_their_number() -> None:
     ("data", "reason"),
     [
         (b"", Reason.NOT_AN_IMAGE),
+        (bytes(5000), Reason.NOT_AN_IMAGE),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", Reason.NOT_AN_IMAGE),
         (b"<!DOCTYPE html><html></html>", Reason.NOT_AN_IMAGE),
         (b"RIFF\0\0\0\0WAVEfmt ", Reason.NOT_AN_IMAGE),

@@ -8,7 +8,6 @@ import pytest
 
 from schemas import console
 from schemas.console import Console, Passing, erased, left_of, paced
-from schemas.errors import without_passwords
 
 
 class Terminal(io.StringIO):
@@ -67,19 +66,3 @@ def test_passing_lines_are_handed_on_apart() -> None:
 )
 def test_the_time_that_is_left(done: int, total: int, seconds: float, words: str) -> None:
     assert left_of(done, total, seconds) == words
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("run 1 in http://bob:SEC@RET@host:5000/x", "run 1 in http://***@host:5000/x"),
-        ("'postgresql+psycopg://u:p%40@db:5432/mlflow'", "'postgresql+psycopg://***@db:5432/mlflow'"),
-        ("a http://u:p@h and s3://k:s@b?x=1", "a http://***@h and s3://***@b?x=1"),
-        ("http://host:5000/a@b models:/m@champion sqlite:////tmp/a@b.db", None),
-    ],
-)
-def test_no_line_shows_a_password(text: str, shown: str | None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert without_passwords(text) == (shown or text)
-    Console().say(text)
-    Console(is_json=True).summarise([text], {"uri": text})
-    assert "SEC" not in "".join(capsys.readouterr())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import apache_beam as beam
 import numpy as np
 import pytest
+from all_with_all import going
 from apache_beam.testing.util import assert_that, equal_to
 
 from pipelines.copy_detection.transforms import by_vector
@@ -82,21 +83,8 @@ def brute_force(vectors: np.ndarray, shown: Sequence[Sequence[int]], policy: Pol
                 value, nearest = min(others)
                 name = min(map(hashed, cluster[image]))
                 rows.append(NearCopy(name, f"d{number:03}", position, hashed(image), nearest, -value, False))
-    going = dropped(rows, policy)
-    return sorted(replace(row, is_dropped=(row.document, row.cluster) in going) for row in rows)
-
-
-def dropped(rows: Iterable[NearCopy], policy: Policy) -> set[tuple[str, str]]:
-    shown = sorted((row.document, row.cluster) for row in rows)
-    if policy is not Policy.KEEP_FIRST:
-        return set(shown) if policy is Policy.DROP_DOCUMENTS else set()
-    going, taken = set(), set[str]()
-    for document in sorted({document for document, _ in shown}):
-        clusters = [cluster for shower, cluster in shown if shower == document]
-        faults = {(document, one) for one in clusters if one in taken or clusters.count(one) > 1}
-        going |= faults
-        taken |= set() if faults else set(clusters)
-    return going
+    gone = going(rows, policy)
+    return sorted(replace(row, is_dropped=(row.document, row.cluster) in gone) for row in rows)
 
 
 @pytest.mark.parametrize(("policy", "exact_below"), [(Policy.KEEP_FIRST, 1000), (Policy.DROP_DOCUMENTS, 5)])
@@ -114,8 +102,8 @@ def test_the_stage_gives_what_comparing_all_with_all_gives(policy: Policy, exact
         assert search is not None
         found = root | beam.Create(given) | FindDuplicates(search, policy, rows=20)
         assert_that(found.duplicates, equal_to(expected), label="rows")
-        going = sorted({row.document for row in expected if row.is_dropped})
-        assert_that(found.dropped | beam.Distinct(), equal_to(going), label="dropped")
+        gone = sorted({row.document for row in expected if row.is_dropped})
+        assert_that(found.dropped | beam.Distinct(), equal_to(gone), label="dropped")
         counts = found.counts | beam.CombinePerKey(sum) | beam.Filter(lambda thing: thing[0][1] != "left")
         numbers = {"occurrences": expected, "images": images, "clusters": clusters}
         things = [(("near-copies", thing), len(those)) for thing, those in numbers.items()]

@@ -11,6 +11,7 @@ from itertools import combinations, groupby
 import apache_beam as beam
 import numpy as np
 import pytest
+from all_with_all import bits_apart, going, hashed, settled
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,29 +33,17 @@ from pipelines.dedupe.duplicates import (
     near_codes,
     pack_images,
 )
-from pipelines.dedupe.hamming import near_pairs
 from pipelines.dedupe.transforms import FindDuplicates, by_hash
 from pipelines.documents.rules import SettledDocument
-from pipelines.images.inspect import PackedImage
 from pipelines.launch import run_pipeline
-from pipelines.partitions.columns import from_hex, words_of
+from pipelines.partitions.columns import from_hex
 from pipelines.partitions.transforms import ROWS_PER_PARTITION
 from pipelines.settings import Policy, Runner
-from schemas.documents import Document, Image, Provenance
+from schemas.documents import Image
 from schemas.duplicates import Duplicate
 
 PLAIN, NEAR, FAR = "00000000000000ff", "00000000000001ff", "ffffffffffffffff"
 ONE_BY_ONE, CROWDED = {"rows": 1}, {"rows": 20, "crowded": 4}
-
-
-def hashed(name: str) -> str:
-    """Return a content hash that sorts as the name does, and ends in zeros."""
-    return name.encode().hex().ljust(64, "0")
-
-
-def settled(document: str, *images: Image) -> SettledDocument:
-    whole = Document(document, "made-up", (), (), None, Provenance("made-up", document))
-    return SettledDocument(whole, tuple(PackedImage(image) for image in images))
 
 
 def documents(*entries: str, **fingerprints: str) -> list[SettledDocument]:
@@ -63,7 +52,7 @@ def documents(*entries: str, **fingerprints: str) -> list[SettledDocument]:
     for entry in entries:
         document, _, names = entry.partition(":")
         images = [Image(hashed(name), fingerprint=fingerprints.get(name)) for name in names.split(",")]
-        found.append(settled(document, *images))
+        found.append(settled(document, images))
     return found
 
 
@@ -104,7 +93,7 @@ def brute_force(given: Sequence[SettledDocument], *, radius: int, policy: Policy
     nearest: dict[int, tuple[int, bool, str]] = {}
     cluster = {image.hash: image.hash for _, _, image in shown}
     for (row, (_, _, one)), (other_row, (_, _, other)) in combinations(enumerate(shown), 2):
-        distance = 0 if one.hash == other.hash else distance_of(one, other)
+        distance = 0 if one.hash == other.hash else bits_apart(one, other)
         if distance is not None and distance <= radius:
             is_other = one.hash != other.hash
             nearest[row] = min((distance, is_other, other.hash), nearest.get(row, (99, True, "")))
@@ -116,30 +105,11 @@ def brute_force(given: Sequence[SettledDocument], *, radius: int, policy: Policy
         for row, (document, position, image) in enumerate(shown)
         if row in nearest
     ]
-    going = going_by_policy(found, policy)
+    gone = going(found, policy)
     return sorted(
-        Duplicate(d.cluster, d.document, d.position, d.image, d.nearest, d.distance, (d.document, d.cluster) in going)
+        Duplicate(d.cluster, d.document, d.position, d.image, d.nearest, d.distance, (d.document, d.cluster) in gone)
         for d in found
     )
-
-
-def distance_of(one: Image, other: Image) -> int | None:
-    if one.fingerprint is None or other.fingerprint is None:
-        return None
-    return (int(one.fingerprint, 16) ^ int(other.fingerprint, 16)).bit_count()
-
-
-def going_by_policy(found: Sequence[Duplicate], policy: Policy) -> set[tuple[str, str]]:
-    shown = [(duplicate.document, duplicate.cluster) for duplicate in found]
-    if policy is not Policy.KEEP_FIRST:
-        return set(shown) if policy is Policy.DROP_DOCUMENTS else set()
-    going, taken = set(), set[str]()
-    for document in sorted({document for document, _ in shown}):
-        clusters = [cluster for shower, cluster in shown if shower == document]
-        faults = {(document, c) for c in clusters if c in taken or clusters.count(c) > 1}
-        going |= faults
-        taken |= set() if faults else set(clusters)
-    return going
 
 
 def made_up(*, bits: int, seed: int = 0, count: int = 40) -> list[SettledDocument]:
@@ -154,7 +124,7 @@ def made_up(*, bits: int, seed: int = 0, count: int = 40) -> list[SettledDocumen
         Image(hashed(f"image{number:02}"), fingerprint=fingerprint, is_flat=number % 11 == 3)
         for number, fingerprint in enumerate(fingerprints)
     ]
-    return [settled(f"d{n:02}", *(images[i] for i in chance.integers(len(images), size=3))) for n in range(count)]
+    return [settled(f"d{n:02}", (images[i] for i in chance.integers(len(images), size=3))) for n in range(count)]
 
 
 def run(
@@ -278,18 +248,6 @@ def test_only_crowded_buckets_are_cut() -> None:
     assert {code for cell in cells for code in cell.codes.tolist()} == set(codes.codes[3:].tolist())
 
 
-def test_the_nearest_is_the_smallest_hash_among_the_closest() -> None:
-    codes = Codes(from_hex([PLAIN, NEAR, f"{0x2FF:016x}"]), from_hex(list(map(hashed, "cba"))), np.zeros(3, np.int64))
-    neighbours, clusters = find_neighbours(codes, partial(near_codes, radius=3))
-    assert dict(zip(neighbours.codes, neighbours.images, strict=True)) == {
-        codes.codes[0]: codes.images[2],
-        codes.codes[1]: codes.images[0],
-        codes.codes[2]: codes.images[0],
-    }
-    assert neighbours.distances.tolist() == [1, 1, 1]
-    assert set(clusters.clusters.tolist()) == {codes.images[2]}
-
-
 GRAPHS = st.integers(1, 30).flatmap(
     lambda count: st.tuples(st.just(count), st.lists(st.tuples(*[st.integers(0, count - 1)] * 2)))
 )
@@ -327,21 +285,6 @@ def test_clusters_of_parts_merge_into_the_components(graph: tuple[int, list[tupl
     merged = merge_clusters(tables)
     assert merged.images.tolist() == names.tolist()
     assert merged.clusters.tolist() == names[reached(count, pairs)].tolist()
-
-
-def test_many_codes_are_searched_by_the_same_rule() -> None:
-    """In partitions, by longer keys, and by one search over all: the same neighbours."""
-    chance = np.random.default_rng(3)
-    words = chance.integers(0, 2**64, 3000, dtype=np.uint64)
-    words[:500] = words[500:1000] ^ (np.uint64(1) << chance.integers(0, 64, 500).astype(np.uint64))
-    codes = from_hex([f"{word:016x}" for word in words.tolist()])
-    images = from_hex([chance.bytes(32).hex() for _ in words])
-    occurrences = Occurrences(codes, images, np.zeros(3000, np.int64), np.full(3000, "d", object))
-    pairs, _ = near_pairs(words_of(codes), 3)
-    for count in (3000, 10**9):
-        keyed = keyed_codes(occurrences, radius=3, count=count)
-        near = [find_neighbours(each, partial(near_codes, radius=3))[0] for each in keyed]
-        assert set(Neighbours.concatenate(near).codes.tolist()) == set(codes[np.unique(pairs)].tolist())
 
 
 def test_what_a_faulty_policy_leaves_is_counted() -> None:

@@ -11,14 +11,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
-from http.server import ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
-from loopback import Quiet, running
+from loopback import answering
 
 from orchestration.cli import run
 from pipelines.features.catalogue import (
@@ -37,27 +38,25 @@ CONTENT = b"weights" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
-class Server(ThreadingHTTPServer):
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[str] = []
+@dataclass
+class Server:
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
 
     def address(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.server_port}{path}"
-
-
-class Handler(Quiet):
-    server: Server
-
-    def answer(self) -> None:
-        self.server.asked.append(self.path)
-        self.send(200 if self.path == "/net.pth" else 404, CONTENT)
+        return f"http://127.0.0.1:{self.port}{path}"
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with running(Server()) as server:
-        yield server
+    state = Server()
+
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
+        state.asked.append(request.path)
+        return 200 if request.path == "/net.pth" else 404, CONTENT, {}
+
+    with answering(answer) as state.port:
+        yield state
 
 
 def test_assignments_are_read() -> None:
@@ -107,7 +106,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def remote(server: Server, path: str, digest: str = DIGEST) -> WeightFile:
     http = HttpConfig(
-        allow_hosts=(f"127.0.0.1:{server.server_port}",),
+        allow_hosts=(f"127.0.0.1:{server.port}",),
         attempts=1,
         obey_robots=False,
         obey_ai_txt=False,

@@ -15,11 +15,9 @@ from recorded_lakes import RECORDING, RecordedWeb, built
 from pipelines.forgetting.forget import Forgotten, forget
 from pipelines.forgetting.holdings import find_holdings
 from pipelines.ledger import VERSIONS
-from pipelines.packs import PackFolder
 from pipelines.raw import RawStore, index_of, request_key
 from pipelines.sources.diy.albums import parse_album_page
 from pipelines.sources.takedowns import Takedowns, parse_takedowns
-from schemas.documents import COPY_SCHEMA
 from schemas.errors import BuildError
 from schemas.lake import LATEST, Lake
 from schemas.manifest import read_manifest, verify
@@ -100,31 +98,6 @@ def test_a_document_is_nowhere_in_the_lake(lake: Lake) -> None:
     assert find_holdings(lake, listed(f"id:{row['id']}")).holdings == ()
     told = read_manifest(lake, "diy")[0].config["forgotten"]
     assert (told["documents"], told["images"]) == (1, len(row["images"]))
-
-
-def test_packs_that_are_left_give_the_same_rows(lake: Lake) -> None:
-    row = victim(lake)
-    (folder,) = (lake.images.child(name) for name in lake.images.names())
-    packs = PackFolder(folder, COPY_SCHEMA, "hash", 32)
-
-    def copies() -> dict[str, bytes]:
-        refs = packs.index().find(sorted(shown))
-        found = packs.read([ref for ref in refs if ref is not None], ["hash", "jpeg"]).to_pylist()
-        return {each["hash"]: each["jpeg"] for each in found}
-
-    shown = {
-        image["hash"]
-        for version in lake.versions("diy")
-        for each in rows_of(lake, version, "images")
-        for image in [each]
-    }
-    before = copies()
-    done = run(lake, f"id:{row['id']}")
-    assert copies() == {key: jpeg for key, jpeg in before.items() if key not in done.found.images}
-    for pack in packs.folder.names():
-        file = pq.ParquetFile(packs.folder.open(pack))
-        sizes = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
-        assert len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_go(lake: Lake) -> None:

@@ -13,13 +13,13 @@ from typing import get_args
 
 import apache_beam as beam
 import pytest
+from all_with_all import bits_apart, hashed, settled
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.dedupe.transforms import FindDuplicates, by_hash
 from pipelines.documents.rules import SettledDocument
-from pipelines.images.inspect import PackedImage
 from pipelines.launch import run_pipeline
 from pipelines.partitions.columns import from_hex
 from pipelines.settings import Policy, Runner, ShardsConfig, SharedThing, SplitsConfig
@@ -42,10 +42,9 @@ from pipelines.splits.shared import (
 )
 from pipelines.splits.transforms import AssignSplits, FindLeaks, ListLeaks
 from pipelines.transforms import CountThings
-from schemas.documents import Document, Image, ImageRef, Provenance, Sentence, Split
-from schemas.duplicates import LEAK_SCHEMA, Leak, LeakKind
+from schemas.documents import Image, Split
+from schemas.duplicates import Leak, LeakKind
 from schemas.errors import BuildError
-from schemas.tables import row_of, to_table
 
 TRAIN, VAL, TEST = Split.TRAIN, Split.VAL, Split.TEST
 EXACT, NEAR = LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE
@@ -53,23 +52,10 @@ ZERO, ONE_BIT, THREE_BITS, FAR = "0" * 16, "0" * 15 + "1", "0" * 15 + "7", "f" *
 WORDS = ("sand", "oil", "cut", "glue", "paint")
 
 
-def hashed(name: str) -> str:
-    """Return a content hash that sorts as the name does."""
-    return name.encode().hex().ljust(64, "0")
-
-
-def settled(document: str, split: Split | None, images: Iterable[Image], texts: Iterable[str] = ()) -> SettledDocument:
-    shown = tuple(images)
-    refs = tuple(ImageRef(image.hash) for image in shown)
-    sentences = tuple(map(Sentence, texts))
-    whole = Document(document, "made-up", sentences, refs, None, Provenance("made-up", document), split=split)
-    return SettledDocument(whole, tuple(map(PackedImage, shown)))
-
-
 def shows(document: str, split: Split, *names: str, texts: Sequence[str] = (), **fingerprints: str) -> SettledDocument:
     """Return a document whose images have no fingerprint but those given by name."""
     images = [Image(hashed(name), fingerprint=fingerprints.get(name)) for name in names]
-    return settled(document, split, images, texts)
+    return settled(document, images, split, texts)
 
 
 def clusters_of(documents: Sequence[SettledDocument], radius: int) -> dict[str, str]:
@@ -77,19 +63,14 @@ def clusters_of(documents: Sequence[SettledDocument], radius: int) -> dict[str, 
     shown = [found.image for each in documents for found in each.images if not found.image.is_flat]
     images = {image.hash: image for image in shown}
     clusters = {key: key for key, times in Counter(image.hash for image in shown).items() if times > 1}
-    near = [pair for pair in combinations(images.values(), 2) if is_near(*pair, radius)]
+    distances = [(pair, bits_apart(*pair)) for pair in combinations(images.values(), 2)]
+    near = [pair for pair, distance in distances if distance is not None and distance <= radius]
     clusters |= {image.hash: image.hash for pair in near for image in pair}
     while joined := [pair for pair in near if clusters[pair[0].hash] != clusters[pair[1].hash]]:
         for pair in joined:
             smallest = min(clusters[image.hash] for image in pair)
             clusters |= dict.fromkeys((image.hash for image in pair), smallest)
     return clusters
-
-
-def is_near(one: Image, two: Image, radius: int) -> bool:
-    if one.fingerprint is None or two.fingerprint is None:
-        return False
-    return (int(one.fingerprint, 16) ^ int(two.fingerprint, 16)).bit_count() <= radius
 
 
 def find(documents: Sequence[SettledDocument], *, radius: int) -> list[Leak]:
@@ -167,11 +148,12 @@ def made_up(seed: int, documents: int = 60) -> list[SettledDocument]:
     for number in range(documents):
         text = " ".join(chance.choices(WORDS, k=chance.choice((2, 5, 6))))
         texts = [text, f"only in {number}, whatever else there may be"]
-        found.append(settled(f"d{number:02}", chance.choice(tuple(Split)), chance.choices(images, k=2), texts))
+        split, shown = chance.choice(tuple(Split)), chance.choices(images, k=2)
+        found.append(settled(f"d{number:02}", shown, split, texts))
     if found:
         first = found[0].document
-        found.append(settled("again", TEST, (), [sentence.text for sentence in first.sentences[::-1]]))
-        found[0] = settled(first.id, TRAIN, images[:2], [sentence.text for sentence in first.sentences])
+        found.append(settled("again", (), TEST, [sentence.text for sentence in first.sentences[::-1]]))
+        found[0] = settled(first.id, images[:2], TRAIN, [sentence.text for sentence in first.sentences])
     return found
 
 
@@ -189,15 +171,6 @@ def made_up(seed: int, documents: int = 60) -> list[SettledDocument]:
 )
 def test_a_text_is_its_words(text: str, words: str) -> None:
     assert normalise(text) == words
-
-
-def test_an_image_in_two_splits_has_a_row_at_each_end() -> None:
-    documents = [shows("a", TRAIN, "x", "x"), shows("b", TEST, "x"), shows("c", TEST, "y"), shows("d", TRAIN, "z")]
-    x = hashed("x")
-    assert find(documents, radius=0) == [
-        Leak(EXACT, TEST, TRAIN, x, "b", "a", x),
-        Leak(EXACT, TRAIN, TEST, x, "a", "b", x),
-    ]
 
 
 def test_a_sentence_of_five_words_leaks_and_one_of_four_does_not() -> None:
@@ -263,14 +236,6 @@ def test_refusing_names_what_leaks() -> None:
         refuse_leaks([LeakCount(EXACT, TEST, TRAIN, 2, 1), LeakCount(EXACT, TRAIN, TEST, 2, 2)])
 
 
-def test_leaks_are_rows_of_their_table() -> None:
-    leak = Leak(NEAR, TEST, TRAIN, "y", "b", "a", "x")
-    assert to_table([row_of(leak)], LEAK_SCHEMA).to_pylist() == [
-        {"kind": "near-image", "split": "test", "other_split": "train", "key": "y", "document": "b",
-         "other_document": "a", "other_key": "x", "tokens": 0}
-    ]  # fmt: skip
-
-
 def test_what_is_heeded_is_a_setting() -> None:
     short, long = "Sand the board with care.", "Sand the board with care, then oil it twice and wait."
     documents = [
@@ -299,7 +264,7 @@ def test_images_leak_as_comparing_all_with_all_says(
     shown: list[tuple[Split, list[int]]], radius: int, shuffler: random.Random
 ) -> None:
     images = [*(Image(hashed(f"h{n}"), fingerprint=code) for n, code in enumerate(_CODES)), Image(hashed("blind"))]
-    documents = [settled(f"d{n}", split, [images[i] for i in some]) for n, (split, some) in enumerate(shown)]
+    documents = [settled(f"d{n}", [images[i] for i in some], split) for n, (split, some) in enumerate(shown)]
     expected = brute_force(documents, radius=radius)
     assert find(documents, radius=radius) == expected
     shuffler.shuffle(documents)
@@ -352,7 +317,7 @@ def test_documents_that_were_dropped_leak_nothing() -> None:
 
 @pytest.mark.parametrize("number", [2, 40])
 def test_every_document_gets_a_split_and_none_is_empty_that_need_not_be(number: int) -> None:
-    documents = [settled(f"d{n}", None, ()) for n in range(number)]
+    documents = [settled(f"d{n}", ()) for n in range(number)]
 
     def check(found: list[SettledDocument]) -> None:
         splits = {each.document.id: each.document.split for each in found}

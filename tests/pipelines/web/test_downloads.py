@@ -18,8 +18,10 @@ from schemas.failures import Reason
 CONTENT = hashlib.shake_256(b"dump").digest(300_000)
 
 
-def ranged(content: bytes, *, breaks: int = 0, at: int = 100_000, etag: str = '"one"') -> Callable[..., None]:
-    """Serve a file that knows ranges; the first `breaks` answers stop after `at` bytes."""
+def ranged(
+    content: bytes, *, breaks: int = 0, at: int = 100_000, etag: str = '"one"', most: int = len(CONTENT)
+) -> Callable[..., None]:
+    """Serve a file that knows ranges; the first `breaks` answers stop after `at` bytes, parts have at most `most`."""
     left = [breaks]
 
     def script(handler: BaseHTTPRequestHandler) -> None:
@@ -31,11 +33,12 @@ def ranged(content: bytes, *, breaks: int = 0, at: int = 100_000, etag: str = '"
             handler.send_header("Content-Length", "0")
             handler.end_headers()
             return
+        end = min(start + most, len(content)) if start else len(content)
         handler.send_response(206 if start else 200)
         if start:
-            handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            handler.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
         handler.send_header("ETag", etag)
-        handler.send_header("Content-Length", str(len(content) - start))
+        handler.send_header("Content-Length", str(end - start))
         handler.end_headers()
         if left[0]:
             left[0] -= 1
@@ -43,7 +46,7 @@ def ranged(content: bytes, *, breaks: int = 0, at: int = 100_000, etag: str = '"
             handler.wfile.flush()
             handler.close_connection = True
             return
-        handler.wfile.write(content[start:])
+        handler.wfile.write(content[start:end])
 
     return script
 
@@ -97,21 +100,7 @@ def test_a_part_of_another_file_is_thrown_away(web: Any, client_of: Any, reply: 
 
 def test_a_slice_of_what_was_asked_for_does_not_end_the_file(web: Any, client_of: Any) -> None:
     """A cache between may answer with a part of the rest: the total says what is missing."""
-
-    def slices(handler: BaseHTTPRequestHandler) -> None:
-        wanted = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
-        start = int(wanted[1]) if wanted else 0
-        end = min(start + 40_000, len(CONTENT))
-        handler.send_response(206 if wanted else 200)
-        if wanted:
-            handler.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(CONTENT)}")
-        handler.send_header("ETag", '"one"')
-        handler.send_header("Content-Length", str(end - start if wanted else len(CONTENT)))
-        handler.end_headers()
-        handler.wfile.write(CONTENT[start:end])
-        handler.close_connection = True
-
-    web.scripts["/f"] = slices
+    web.scripts["/f"] = ranged(CONTENT, breaks=1, at=40_000, most=40_000)
     assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT
     assert len(asked(web)) == 8
 

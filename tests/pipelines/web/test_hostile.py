@@ -63,28 +63,6 @@ def red(width: int = 40, height: int = 30) -> Pixels.Image:
     return Pixels.new("RGB", (width, height), (255, 0, 0))
 
 
-def many_frames(count: int) -> bytes:
-    frames = [Pixels.new("L", (50, 50), number % 256) for number in range(count)]
-    return file_of(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=20)
-
-
-def huge_frame_gif() -> bytes:
-    return b"GIF89a" + struct.pack("<HHBBB", 50, 50, 0x80, 0, 0) + bytes(6) + b"," + struct.pack(
-        "<HHHHB", 0, 0, 65_535, 65_535, 0
-    ) + b"\x02\x02\x44\x01\x00;"  # fmt: skip
-
-
-def huge_canvas_webp() -> bytes:
-    def part(kind: bytes, body: bytes) -> bytes:
-        return kind + struct.pack("<I", len(body)) + body
-
-    side = (16_382).to_bytes(3, "little")
-    body = part(b"VP8X", bytes([2, 0, 0, 0]) + side * 2) + part(b"ANIM", bytes(6))
-    frame = file_of(red(16, 16), "WEBP", lossless=True)[12:]
-    body += part(b"ANMF", bytes(6) + (15).to_bytes(3, "little") * 2 + bytes(4) + frame)
-    return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
-
-
 def copies_of(tmp_path: Path) -> PackFolder:
     return copy_packs(Lake.at(str(tmp_path / "lake")), ImagesConfig(), FingerprintName.PHASH)
 
@@ -118,28 +96,10 @@ def reason_of(outcome: Image | Failure) -> Reason:
 
 JPEG = file_of(red(), "JPEG")
 BODIES: dict[str, tuple[bytes, Reason]] = {
-    "png bomb": (png(20_000, 20_000, depth=1, colour=0), Reason.TOO_MANY_PIXELS),
-    "gif bomb": (huge_frame_gif(), Reason.TOO_MANY_PIXELS),
-    "webp bomb": (huge_canvas_webp(), Reason.TOO_MANY_PIXELS),
-    "gif of many frames": (many_frames(300), Reason.ANIMATED_IMAGE),
-    "animated png": (
-        file_of(red(), "PNG", save_all=True, append_images=[Pixels.new("RGB", (40, 30))]), Reason.ANIMATED_IMAGE,
-    ),
-    "animated webp": (
-        file_of(red(), "WEBP", save_all=True, append_images=[Pixels.new("RGB", (40, 30))]), Reason.ANIMATED_IMAGE,
-    ),
     "text bomb": (png(40, 30, before=chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(5_000_000), 9))),
         Reason.CORRUPT_IMAGE),
-    "profile bomb": (png(40, 30, before=chunk(b"iCCP", b"p\0\0" + zlib.compress(bytes(9_000_000), 9))),
-        Reason.CORRUPT_IMAGE),
     "page": (b"<!DOCTYPE html><html><body>Over capacity</body></html>", Reason.NOT_AN_IMAGE),
-    "svg": (b"<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'/>", Reason.NOT_AN_IMAGE),
-    "nothing": (b"", Reason.NOT_AN_IMAGE),
-    "zeros": (bytes(5000), Reason.NOT_AN_IMAGE),
     "half a jpeg": (JPEG[: len(JPEG) // 2], Reason.CORRUPT_IMAGE),
-    "broken png": (png(40, 30)[:60] + b"\xff" * 40, Reason.CORRUPT_IMAGE),
-    "avif": (b"\0\0\0\x1cftypavif" + bytes(20), Reason.CORRUPT_IMAGE),
-    "a dot": (file_of(red(1, 1), "PNG"), Reason.TOO_SMALL),
 }  # fmt: skip
 
 
@@ -217,35 +177,8 @@ def test_a_hostile_answer_has_its_reason_and_ends_soon(web, obtain, name: str) -
     assert isinstance(obtain("/good.jpg"), Image)  # the client goes on
 
 
-@pytest.mark.parametrize(
-    ("location", "reason"),
-    [
-        ("/x.jpg", Reason.TOO_MANY_REDIRECTS),
-        ("http://169.254.169.254/latest/meta-data/", Reason.ADDRESS_REFUSED),
-        ("http://127.0.0.1:1/a.jpg", Reason.ADDRESS_REFUSED),
-        ("http://[::ffff:169.254.169.254]/", Reason.ADDRESS_REFUSED),
-        ("http://2852039166/", Reason.ADDRESS_REFUSED),
-        ("http://localhost:1/", Reason.ADDRESS_REFUSED),
-        ("//192.168.0.1/x", Reason.ADDRESS_REFUSED),
-    ],
-)
-def test_a_redirect_of_an_image_has_its_reason(web, reply, obtain, location: str, reason: Reason) -> None:
-    web.scripts["/x.jpg"] = reply(302, location=location)
-    assert reason_of(obtain("/x.jpg")) is reason
-    assert web.paths == ["/x.jpg"]
-
-
 def body_of(transport: Transport, url: str) -> bytes:
     return transport.ask(parse_target(url), {}, budget_s=10.0).body
-
-
-@pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254", "10.0.0.1", "::1", "::ffff:127.0.0.1"])
-def test_a_name_that_leads_inside_is_refused_before_anything_is_sent(web, inside: str) -> None:
-    connections = Transport(HttpConfig(), AddressBook(lookup=lambda host, port: [inside]))
-    with pytest.raises(FetchFailed) as caught:
-        body_of(connections, f"http://friendly.example:{web.port}/x.jpg")
-    assert caught.value.reason is Reason.ADDRESS_REFUSED
-    assert web.asked == []
 
 
 def test_the_address_that_was_checked_is_the_one_connected_to(web, reply) -> None:
@@ -260,30 +193,6 @@ def test_the_address_that_was_checked_is_the_one_connected_to(web, reply) -> Non
         body_of(connections, url)
     assert len(web.asked) == 1
     assert next(answers) == ["127.0.0.1"]  # one look-up for each connection
-
-
-def turned(width: int, height: int) -> bytes:
-    exif = Pixels.Exif()
-    exif[0x0112] = 6
-    left = Pixels.new("RGB", (width, height), (0, 0, 255))
-    left.paste((255, 0, 0), (0, 0, width // 2, height))
-    return file_of(left, "JPEG", exif=exif, quality=95)
-
-
-def test_a_turned_picture_is_upright_in_size_fingerprint_and_copy(web, reply, obtain, tmp_path: Path) -> None:
-    upright = Pixels.new("RGB", (60, 120), (0, 0, 255))
-    upright.paste((255, 0, 0), (0, 0, 60, 60))  # a camera held on its side: its left is the top
-    web.scripts["/turned.jpg"] = reply(200, turned(120, 60))
-    web.scripts["/upright.jpg"] = reply(200, file_of(upright, "JPEG", quality=95))
-    first, second = obtain("/turned.jpg"), obtain("/upright.jpg")
-    assert isinstance(first, Image) and isinstance(second, Image)
-    assert (first.width, first.height) == (second.width, second.height) == (60, 120)
-    assert first.fingerprint == second.fingerprint
-    copies = copies_of(tmp_path)
-    jpeg = copies.read(copies.index().find([first.hash]), ["jpeg"])["jpeg"][0].as_py()
-    with Pixels.open(io.BytesIO(jpeg)) as copy:
-        assert copy.size == (256, 512)
-        assert copy.getpixel((128, 100))[0] > 240 and copy.getpixel((128, 400))[2] > 240  # type: ignore[index]
 
 
 PEAK = """

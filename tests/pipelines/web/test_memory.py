@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
-from pipelines.raw import RawStore, request_key
 from pipelines.settings import HttpConfig
 from pipelines.web.client import Client, process_client
-from pipelines.web.requests import FetchFailed, Kind, Response, posix_time
+from pipelines.web.requests import FetchFailed, Kind, Response
 from schemas.failures import Reason
 from schemas.lake import Folder
-from schemas.raw import RawEntry
 
 DAY_S = 86_400.0
 Visit = Callable[..., Response]
@@ -113,26 +110,6 @@ def test_what_a_host_refused_is_asked_for_again_where_a_person_wants_it(
     assert found is is_asked
 
 
-@pytest.mark.parametrize("statuses", [(200, 404), (200, 410), (404, 200)])
-def test_the_latest_answer_of_an_address_counts(tmp_path, statuses: tuple[int, int], visit: Visit) -> None:
-    """As two processes left them, each in a segment of its own."""
-    url, raw = "http://h.test/a", Folder(str(tmp_path / "raw"))
-    for moment, status in enumerate(statuses):
-        store, at = RawStore(raw), f"2026-11-2{moment}T00:00:00Z"
-        entry = RawEntry(key=request_key("image", url), kind="image", url=url, fetched_at=at, status=status)
-        if status == 200:
-            store.add("s", entry, {}, b"it")
-        else:
-            store.note("s", replace(entry, reason="not-found", message="gone"))
-        store.close()
-    at = posix_time("2026-11-23T00:00:00Z")
-    if statuses[-1] == 200:
-        assert visit(url, Kind.IMAGE, at=at).body == b"it"
-    else:
-        with pytest.raises(FetchFailed, match="gone"):
-            visit(url, Kind.IMAGE, at=at)
-
-
 def test_a_host_that_could_not_be_reached_is_asked_again(web, reply, visit: Visit) -> None:
     web.scripts["/a"] = reply(200, b"now")
     closed, address = "127.0.0.1:9", f"127.0.0.1:{web.port}"
@@ -221,17 +198,3 @@ def test_kinds_and_sources_are_kept_apart(web, reply, client_of) -> None:
 def test_a_process_has_one_client(tmp_path) -> None:
     config, raw = HttpConfig(), Folder(str(tmp_path))
     assert process_client(config, raw) is process_client(HttpConfig(), Folder(str(tmp_path)))
-
-
-@pytest.mark.parametrize("status", [404, 503])
-def test_a_page_that_is_gone_later_is_gone_and_one_in_trouble_is_as_it_was(
-    web, reply, replies, visit: Visit, status: int
-) -> None:
-    web.scripts["/page"] = replies(reply(200, b"old"), reply(status))
-    visit(f"{web.url}/page", Kind.PAGE, obey_robots=False)
-    late = partial(visit, f"{web.url}/page", Kind.PAGE, obey_robots=False, at=1e6 + 31 * DAY_S)
-    if status == 503:
-        assert late().body == b"old"
-    else:
-        with pytest.raises(FetchFailed, match="not-found"):
-            late()

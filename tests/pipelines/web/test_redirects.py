@@ -22,12 +22,27 @@ def test_redirects_are_followed_to_the_final_url(web, reply, client_of) -> None:
     assert client.body(capture) == b"end"
 
 
+INSIDE = (
+    "http://169.254.169.254/latest/meta-data/", "http://127.0.0.1:1/a.jpg", "http://[::ffff:169.254.169.254]/",
+    "http://2852039166/", "http://localhost:1/", "//192.168.0.1/x",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "location", ["ftp://example.org/", "file:///etc/passwd", "http://a:b@127.0.0.1/", "http://[::1", ""]
+    ("location", "reason"),
+    [
+        *((location, Reason.ADDRESS_REFUSED) for location in INSIDE),
+        *(
+            (location, Reason.INVALID_URL)
+            for location in ("ftp://example.org/", "file:///etc/passwd", "http://a:b@127.0.0.1/", "http://[::1")
+        ),
+        ("", Reason.HTTP_ERROR),
+    ],
 )
-def test_a_redirect_to_no_web_address_is_invalid(web, reply, client_of, location) -> None:
+def test_a_redirect_that_is_not_followed_has_its_reason(web, reply, client_of, location, reason) -> None:
     web.scripts["/a"] = reply(302, **({"location": location} if location else {}))
-    assert fails(client_of(), f"{web.url}/a").reason is (Reason.INVALID_URL if location else Reason.HTTP_ERROR)
+    assert fails(client_of(), f"{web.url}/a").reason is reason
+    assert web.paths == ["/a"]
 
 
 def test_loops_and_long_chains_end(web, reply, client_of) -> None:

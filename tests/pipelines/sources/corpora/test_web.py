@@ -1,13 +1,15 @@
 """Crawls in WARC files that warcio writes: which capture counts, where its pictures are, and what may not be used."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from candidates import after_of, metadata_of, sources_of, uris_of
+from corpus_files import Read
+from corpus_files import flat as picture
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
@@ -74,9 +76,7 @@ def crawl(path: Path, *answers: tuple[str, int, str, bytes]) -> Path:
 
 
 @pytest.mark.parametrize("suffix", ["warc", "warc.gz"])
-def test_main_text_and_pictures_in_their_order(
-    suffix: str, read: Any, picture: Callable[..., bytes], tmp_path: Path
-) -> None:
+def test_main_text_and_pictures_in_their_order(suffix: str, tmp_path: Path) -> None:
     url = "https://site.example/diy/shelf.html"
     crawl(
         tmp_path / f"crawl-0.{suffix}",
@@ -92,7 +92,7 @@ def test_main_text_and_pictures_in_their_order(
             f"<html><body><p>{SAW}</p><p>{GLUE}</p></body></html>".encode(),
         ),
     )
-    found = read(tmp_path, "web")
+    found = Read(tmp_path, "web")
     (draft,) = found.drafts
     assert found.texts == [
         ["How to make a shelf", SAW, GLUE, GLUE, "One clamp of steel.", "Two boards of oak.", SAW, GLUE]
@@ -110,15 +110,15 @@ def test_main_text_and_pictures_in_their_order(
     ]
 
 
-def test_what_stands_behind_damage_is_one_row(read: Any, tmp_path: Path) -> None:
+def test_what_stands_behind_damage_is_one_row(tmp_path: Path) -> None:
     path = crawl(tmp_path / "c.warc.gz", *((f"https://{n}.example/", 200, "text/html", PAGE.encode()) for n in "ab"))
     path.write_bytes(path.read_bytes() + b"junk")
-    found = read(tmp_path, "web")
+    found = Read(tmp_path, "web")
     assert [draft.id for draft in found.drafts] == ["https://a.example/", "https://b.example/"]
     assert found.failures == ["c.warc.gz broken-record"]
 
 
-def test_pages_that_cannot_be_read_cost_themselves_alone(read: Any, tmp_path: Path) -> None:
+def test_pages_that_cannot_be_read_cost_themselves_alone(tmp_path: Path) -> None:
     """The first is stored as many archives do: without the chunks that its header names."""
     chunks = [("Transfer-Encoding", "chunked")]
     with (tmp_path / "a.warc.gz").open("wb") as stream:
@@ -126,7 +126,7 @@ def test_pages_that_cannot_be_read_cost_themselves_alone(read: Any, tmp_path: Pa
         record(stream, "https://1.example/", b"ff\r\n<html>cut off", headers=chunks)
         record(stream, "https://2.example/", bytes(17 << 20))
         record(stream, "https://3.example/", page())
-    found = read(tmp_path, "web")
+    found = Read(tmp_path, "web")
     assert [draft.id for draft in found.drafts] == ["https://0.example/", "https://3.example/"]
     assert found.failures == ["https://1.example/ broken-record", "https://2.example/ too-large"]
 
@@ -151,26 +151,26 @@ CAPTURES: dict[str, tuple[list[tuple[str, bytes, str, Headers]], str]] = {  # by
 @pytest.mark.parametrize("name", CAPTURES)
 @pytest.mark.parametrize("files", ["a a", "a b", "b a"])
 @pytest.mark.parametrize("is_reversed", [False, True])
-def test_which_capture_of_a_page_counts(name: str, files: str, is_reversed: bool, read: Any, tmp_path: Path) -> None:
+def test_which_capture_of_a_page_counts(name: str, files: str, is_reversed: bool, tmp_path: Path) -> None:
     captures, expected = CAPTURES[name]
     for file, capture in zip(files.split(), captures[::-1] if is_reversed else captures, strict=True):
         status, body, date, headers = capture
         with (tmp_path / f"{file}.warc.gz").open("ab") as stream:
             record(stream, URL, body, status=f"{status} X", date=date, headers=headers)
-    found = read(tmp_path, "web")
+    found = Read(tmp_path, "web")
     kept = [texts[0].split()[0] for texts in found.texts]
     others = [f"{URL} duplicate-record"] if name == "changed" else []
     assert (kept, found.failures) == (([expected], others) if expected.istitle() else ([], [f"{URL} {expected}"]))
 
 
-def test_a_capture_that_cannot_be_read_gives_way_to_the_one_before(read: Any, tmp_path: Path) -> None:
+def test_a_capture_that_cannot_be_read_gives_way_to_the_one_before(tmp_path: Path) -> None:
     with (tmp_path / "a.warc.gz").open("wb") as stream:
         record(stream, URL, page(word="One"), date=DAYS[1])
         record(stream, URL, b"ff\r\n<html>cut", headers=[("Transfer-Encoding", "chunked")], date=DAYS[2])
-    assert [texts[0].split()[0] for texts in read(tmp_path, "web").texts] == ["One"]
+    assert [texts[0].split()[0] for texts in Read(tmp_path, "web").texts] == ["One"]
 
 
-def test_a_picture_that_is_gone_or_opts_out_is_a_failure_of_its_own(read: Any, tmp_path: Path) -> None:
+def test_a_picture_that_is_gone_or_opts_out_is_a_failure_of_its_own(tmp_path: Path) -> None:
     opted_out = [("X-Robots-Tag", "noimageai")]
     with (tmp_path / "a.warc.gz").open("wb") as stream:
         for name, status, headers in (
@@ -190,9 +190,9 @@ def test_a_picture_that_is_gone_or_opts_out_is_a_failure_of_its_own(read: Any, t
                 headers=sent,
                 date=DAYS[2],
             )
-    found = read(tmp_path, "web")
+    found = Read(tmp_path, "web")
     assert [uris_of(draft)[0].split(":")[1] for draft in found.drafts] == ["not-found", "robots-tag", "robots-tag"]
-    found = read(tmp_path, "web", http=HttpConfig(obey_robots_tags=False))
+    found = Read(tmp_path, "web", http=HttpConfig(obey_robots_tags=False))
     assert uris_of(found.drafts[1])[0].startswith("a.warc.gz!/")
 
 
@@ -208,18 +208,16 @@ def test_a_picture_that_is_gone_or_opts_out_is_a_failure_of_its_own(read: Any, t
     ],
 )
 def test_a_page_is_judged_by_the_settings_of_the_build(
-    headers: Headers, head: str, reason: str, read: Any, tmp_path: Path
+    headers: Headers, head: str, reason: str, tmp_path: Path
 ) -> None:
     with (tmp_path / "crawl.warc").open("wb") as stream:
         record(stream, URL, page(head=head), headers=headers)
     http = HttpConfig(user_agent="mybot/1.0 (a@b.example)", obey_tdm=False)
-    assert read(tmp_path, "web", http=http).failures == ([f"{URL} {reason}"] if reason else [])
-    assert len(read(tmp_path, "web", http=HttpConfig(obey_robots_tags=False, obey_tdm=False)).drafts) == 1
+    assert Read(tmp_path, "web", http=http).failures == ([f"{URL} {reason}"] if reason else [])
+    assert len(Read(tmp_path, "web", http=HttpConfig(obey_robots_tags=False, obey_tdm=False)).drafts) == 1
 
 
-def test_pictures_are_found_wherever_the_crawl_has_them(
-    read: Any, picture: Callable[..., bytes], tmp_path: Path
-) -> None:
+def test_pictures_are_found_wherever_the_crawl_has_them(tmp_path: Path) -> None:
     """A resource, revisits of either profile, redirects, another file, the smaller candidate of a set."""
     pictures = [picture(shade) for shade in range(0, 250, 25)]
     http = "https://site.example"
@@ -261,7 +259,7 @@ def test_pictures_are_found_wherever_the_crawl_has_them(
         record(stream, "https://cdn.example/y.png", pictures[4], "image/png")
         record(stream, f"{http}/5.png", b"", status="302 Found", headers=[("Location", "/5.png")])  # a loop
         record(stream, f"{http}/7.png", pictures[7], "image/png")
-    found = read(tmp_path, "web")
+    found = Read(tmp_path, "web")
     assert not found.failures
     assert [draft.id for draft in found.drafts] == [f"{http}/{n}" for n in range(8)]
     for draft, expected in zip(found.drafts, [0, 1, 1, 3, 4, None, None, 7], strict=True):
@@ -272,7 +270,7 @@ def test_pictures_are_found_wherever_the_crawl_has_them(
             assert found.pictures(draft) == [pictures[expected]]
 
 
-def test_a_revisit_of_a_page_has_the_body_of_its_original(read: Any, tmp_path: Path) -> None:
+def test_a_revisit_of_a_page_has_the_body_of_its_original(tmp_path: Path) -> None:
     with (tmp_path / "a.warc.gz").open("wb") as stream:
         digest = record(stream, URL, page())
         lost = {"digest": "sha1:LOST", "refers_to_uri": "https://gone.example/", "refers_to_date": DAYS[0]}
@@ -280,20 +278,20 @@ def test_a_revisit_of_a_page_has_the_body_of_its_original(read: Any, tmp_path: P
     with (tmp_path / "b.warc.gz").open("wb") as stream:
         again = {"digest": digest, "refers_to_uri": URL, "refers_to_date": DAYS[0]}
         record(stream, URL, b"", sort="revisit", like=again, date=DAYS[3])
-    found = read(tmp_path, "web")
+    found = Read(tmp_path, "web")
     assert [draft.id for draft in found.drafts] == [URL]
     assert found.failures == ["https://lost.example/ broken-record"]
 
 
 def test_the_headers_name_the_character_set_and_what_is_guessed_is_told(
-    read: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     word = "Żółtą"
     with (tmp_path / "a.warc.gz").open("wb") as stream:
         body = page(word=word).decode().encode("iso-8859-2")
         record(stream, URL, body, "text/html; charset=iso-8859-2")
         record(stream, f"{URL}?2", body.replace(b"'en'", b"'pl'"))
-    found = read(tmp_path, "web")
+    found = Read(tmp_path, "web")
     assert [texts[0].split()[0] for texts in found.texts] == [word, word]
     assert [record.args[1] for record in caplog.records if record.name.endswith(".web")] == [1]
 

@@ -3,7 +3,6 @@
 import io
 import json
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 import webdataset
 from candidates import after_of, sources_of, uris_of
-from corpus_files import write_tar
+from corpus_files import Read, write_tar
+from corpus_files import flat as picture
 from PIL import Image
 
 from schemas.documents import Link, Role
 
 STATES = [("success", None), ("failed_to_download", "HTTP Error 404: Not Found"), ("failed_to_resize", "truncated")]
-Draw = Callable[..., bytes]
 
 
-def test_pairs(read: Any, picture: Draw, tmp_path: Path) -> None:
+def test_pairs(tmp_path: Path) -> None:
     with webdataset.TarWriter(str(tmp_path / "00000.tar")) as writer:
         for number in range(3):
             about = {"url": f"https://h.example/{number}.jpg", "caption": "not this"}
@@ -30,7 +29,7 @@ def test_pairs(read: Any, picture: Draw, tmp_path: Path) -> None:
         writer.write({"__key__": "a/3", "png": picture(3), "json": {"caption": "By its JSON."}})
         writer.write({"__key__": "a/4", "png": picture(4), "txt": " \n"})
         writer.write({"__key__": "a/5", "txt": "No picture."})
-    found = read(tmp_path, "webdataset")
+    found = Read(tmp_path, "webdataset")
     assert found.texts == [["Picture 0."], ["Picture 1."], ["Picture 2."], ["By its JSON."]]
     assert [draft.id for draft in found.drafts][2:] == ["00000/a/000000002", "00000/a/3"]
     first = found.drafts[0]
@@ -40,7 +39,7 @@ def test_pairs(read: Any, picture: Draw, tmp_path: Path) -> None:
     assert found.failures == ["00000/a/4 empty-sentence", "00000/a/5 missing-field"]
 
 
-def test_documents_of_several_pictures(read: Any, picture: Draw, tmp_path: Path) -> None:
+def test_documents_of_several_pictures(tmp_path: Path) -> None:
     pages = [Image.new("RGB", (30, 30), (shade, 0, 0)) for shade in (10, 20)]
     buffer = io.BytesIO()
     pages[0].save(buffer, "TIFF", save_all=True, append_images=pages[1:])
@@ -51,7 +50,7 @@ def test_documents_of_several_pictures(read: Any, picture: Draw, tmp_path: Path)
         writer.write({"__key__": "page", "0.png": picture(9), "json": ours})
         writer.write({"__key__": "bad", "json": {"texts": ["One."], "images": []}})
     for form in ("webdataset", "interleaved"):
-        found = read(tmp_path, form)
+        found = Read(tmp_path, form)
         assert found.texts == [["One.", "Two.", "Three."], ["One."]]
         assert [after_of(draft) for draft in found.drafts] == [(2, 2), (0,)]
         colours = [Image.open(io.BytesIO(data)).getpixel((1, 1)) for data in found.pictures(found.drafts[0])]
@@ -71,7 +70,7 @@ def fetched(folder: Path, **more: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ["parquet", "files", "webdataset"])
-def test_img2dataset(form: str, read: Any, picture: Draw, tmp_path: Path) -> None:
+def test_img2dataset(form: str, tmp_path: Path) -> None:
     jpeg = picture(0, "JPEG")
     fetched(tmp_path, **({"jpg": [jpeg, None, None]} if form == "parquet" else {}))
     if form == "files":
@@ -82,61 +81,59 @@ def test_img2dataset(form: str, read: Any, picture: Draw, tmp_path: Path) -> Non
         with webdataset.TarWriter(str(tmp_path / "00000.tar")) as writer:
             about = json.dumps({"url": "https://h.example/0.jpg"}, indent=4)
             writer.write({"__key__": "000000000", "jpg": jpeg, "txt": "Picture 0.", "json": about})
-    found = read(tmp_path, "webdataset")
+    found = Read(tmp_path, "webdataset")
     assert (found.texts, [draft.id for draft in found.drafts]) == ([["Picture 0."]], ["00000/000000000"])
     assert found.pictures(found.drafts[0]) == [jpeg]
     assert sources_of(found.drafts[0]) == ("https://h.example/0.jpg",)
     assert found.failures == ["00000/000000001 not-found", "00000/000000002 corrupt-image"]
 
 
-def test_shards_of_one_name_in_several_folders(read: Any, picture: Draw, tmp_path: Path) -> None:
+def test_shards_of_one_name_in_several_folders(tmp_path: Path) -> None:
     for folder in ("part0", "part1"):
         (tmp_path / folder).mkdir()
         with webdataset.TarWriter(str(tmp_path / folder / "00000.tar")) as writer:
             writer.write({"__key__": "0", "png": picture(1), "txt": "Picture."})
     (tmp_path / "part1/00001.tar").write_bytes(b"none")
-    found = read(tmp_path, "webdataset")
+    found = Read(tmp_path, "webdataset")
     assert [draft.id for draft in found.drafts] == ["part0/00000/0", "part1/00000/0"]
     assert found.failures == ["part1/00001.tar broken-record"]
 
 
-def test_a_table_of_img2dataset_alone_has_addresses(read: Any, tmp_path: Path) -> None:
+def test_a_table_of_img2dataset_alone_has_addresses(tmp_path: Path) -> None:
     fetched(tmp_path)
-    (draft,) = read(tmp_path, "webdataset").drafts
+    (draft,) = Read(tmp_path, "webdataset").drafts
     assert (uris_of(draft), sources_of(draft)) == (("https://h.example/0.jpg",), ())
 
 
-def test_a_compressed_tar_is_one_failure(read: Any, picture: Draw, tmp_path: Path) -> None:
+def test_a_compressed_tar_is_one_failure(tmp_path: Path) -> None:
     with webdataset.TarWriter(str(tmp_path / "a.tar.gz"), compress=True) as writer:
         writer.write({"__key__": "a", "png": picture(1), "txt": "Picture."})
     with webdataset.TarWriter(str(tmp_path / "b.tar")) as writer:
         writer.write({"__key__": "b", "png": picture(1), "txt": "Picture."})
-    found = read(tmp_path, "webdataset")
+    found = Read(tmp_path, "webdataset")
     assert ([draft.id for draft in found.drafts], found.failures) == (["b/b"], ["a.tar.gz broken-record"])
 
 
-def test_a_name_that_is_no_utf_8(read: Any, picture: Draw, tmp_path: Path) -> None:
+def test_a_name_that_is_no_utf_8(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT, encoding="latin-1") as archive:
         for name, data in (("caf\xe9.png", picture(3)), ("caf\xe9.txt", b"A cup.")):
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
-    found = read(tmp_path, "webdataset")
+    found = Read(tmp_path, "webdataset")
     (draft,) = found.drafts
     assert (draft.id, found.pictures(draft)) == ("a/caf\ufffd", [picture(3)])
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.75])
-def test_a_cut_tar_costs_no_other_and_its_first_pictures_are_read(
-    share: float, read: Any, picture: Draw, tmp_path: Path
-) -> None:
+def test_a_cut_tar_costs_no_other_and_its_first_pictures_are_read(share: float, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         with webdataset.TarWriter(str(tmp_path / f"{name}.tar")) as writer:
             for number in range(20):
                 writer.write({"__key__": f"{number:02}", "png": picture(number), "txt": f"Picture {number}."})
     whole = (tmp_path / "b.tar").read_bytes()
     (tmp_path / "b.tar").write_bytes(whole[: int(share * len(whole))])
-    found = read(tmp_path, "webdataset")
+    found = Read(tmp_path, "webdataset")
     before = [draft for draft in found.drafts if draft.id.startswith("b/")]
     assert len(found.drafts) == 40 + len(before)
     assert len(before) >= int(share * 20) - 2
@@ -145,7 +142,7 @@ def test_a_cut_tar_costs_no_other_and_its_first_pictures_are_read(
     assert "b.tar broken-record" in found.failures
 
 
-def written(path: Path, names: list[str], picture: Draw) -> None:
+def written(path: Path, names: list[str]) -> None:
     """Write a tar: the n-th file is a text that says so, or a picture of that shade."""
     pictures = (".jpg", ".png")
     files = [(n, picture(k) if n.endswith(pictures) else f"Text {k}.".encode()) for k, n in enumerate(names)]
@@ -186,10 +183,10 @@ def written(path: Path, names: list[str], picture: Draw) -> None:
     ],
 )  # fmt: skip
 def test_files_that_do_not_pair_by_the_plain_rule(
-    names: list[str], samples: dict[str, Any], failures: list[str], read: Any, picture: Draw, tmp_path: Path
+    names: list[str], samples: dict[str, Any], failures: list[str], tmp_path: Path
 ) -> None:
-    written(tmp_path / "0.tar", names, picture)
-    found = read(tmp_path, "webdataset")
+    written(tmp_path / "0.tar", names)
+    found = Read(tmp_path, "webdataset")
     assert {draft.id: found.pictures(draft) for draft in found.drafts} == {
         f"0/{name}": [picture(number) for number in shown] for name, (_, shown) in samples.items()
     }
@@ -198,7 +195,7 @@ def test_files_that_do_not_pair_by_the_plain_rule(
     assert all((draft.links is None) == (len(uris_of(draft)) > 1) for draft in found.drafts)
 
 
-def test_a_description_that_is_broken_costs_no_pair(read: Any, picture: Draw, tmp_path: Path) -> None:
-    written(tmp_path / "0.tar", ["a.jpg", "a.json", "a.txt", "b.jpg", "b.json"], picture)
-    found = read(tmp_path, "webdataset")
+def test_a_description_that_is_broken_costs_no_pair(tmp_path: Path) -> None:
+    written(tmp_path / "0.tar", ["a.jpg", "a.json", "a.txt", "b.jpg", "b.json"])
+    found = Read(tmp_path, "webdataset")
     assert (found.texts, found.failures) == ([["Text 2."]], ["0/b broken-record"])
