@@ -68,5 +68,5 @@ def test_a_used_lake_gives_what_a_fresh_one_gives(build: Callable[..., BuildSumm
         used, fresh = (build(lake, x=other, y="9.png") for lake in ("used", f"fresh-{other}"))
         assert used.manifest.to_json() == fresh.manifest.to_json()
         assert vectors(used) == vectors(fresh) == expected
-        again = build("used", x="1.png", y="9.png")
-        assert again.manifest == first.manifest and vectors(again) == [1.0, 9.0]
+    again = build("used", x="1.png", y="9.png")
+    assert again.manifest == first.manifest and vectors(again) == [1.0, 9.0]

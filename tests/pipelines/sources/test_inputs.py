@@ -26,8 +26,7 @@ from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.datasets.vist import VistSource
 from pipelines.sources.datasets.wikipedia import ImageclefSource
 from pipelines.sources.records import CandidateDocument, web_address
-from pipelines.sources.source import Settings as Source
-from pipelines.sources.source import find_inputs, image_root, named_inputs
+from pipelines.sources.source import Source, find_inputs, image_root, named_inputs
 from pipelines.sources.wikipedia.live import WikipediaSource
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.failures import Failure
