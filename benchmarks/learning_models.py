@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from benchmarks.learning_columns import NAMED, SENTENCES, VECTORS, VIEWS
+from pipelines.features.catalogue import STRONGEST
 from schemas.overrides import override
 from training.config import TrainConfig
 from training.recipes import recipe
@@ -14,6 +15,7 @@ POSTS, SCENES, MANY, PAIRS = "posts", "scenes", "scenes, composed 4 times", "pai
 SHUFFLED, TIMES = f"{PAIRS}, relations shuffled", 4
 FEWER = 2  # splits of what takes long and decides little
 CLOSED, CLOSED_FORM, TINY, NOSTRUCT = "closed-form", "closed form", "AP", "NoStruct"
+BEST_IMAGES = "closed form, best images"  # features.images=best
 DOCUMENT_DATA = (POSTS, SCENES, MANY)
 ORDERS = {f"{SCENES}, {words} in order": share for words, share in (("all", 1.0), ("half", 0.5), ("none", 0.0))}
 ABOUT = {
@@ -32,6 +34,7 @@ TRIPLETS = (
 ALL_IMAGES, ALL_SENTENCES = "data.image_features=all", "data.sentence_features=all"
 COHERENCE = ("objective.name=coherence-aware", "objective.relation_weight=0.01")
 NAMES = f"data.image_features={VECTORS}+{NAMED}"
+BEST = f"data.image_features={'+'.join(STRONGEST)}"
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,9 @@ def _closed(data: str) -> tuple[Model, ...]:
         Model("closed form, cosines", data, CLOSED, (NAMES, "link.steps=")),
         Model(CLOSED_FORM, data, CLOSED, (NAMES,)),
         *(Model(title, data, CLOSED, (f"data.image_features={each}+{NAMED}",)) for title, each in columns.items()),
+        Model(BEST_IMAGES, data, CLOSED, (BEST,)),
         Model("closed form, two encoders", data, CLOSED, (NAMES, ALL_SENTENCES)),
+        Model(f"{BEST_IMAGES}, two encoders", data, CLOSED, (BEST, ALL_SENTENCES)),
         Model("closed form, all columns", data, CLOSED, (ALL_IMAGES, ALL_SENTENCES)),
     )
 
@@ -126,6 +131,7 @@ def _compared(data: str) -> tuple[Compared, ...]:
         CLOSED_FORM: (TINY, "AP, steps", "class names", "closed form, cosines", "closed form, no class names"),
         "closed form, all columns": (CLOSED_FORM,),
         "closed form, two encoders": (CLOSED_FORM,),
+        BEST_IMAGES: (CLOSED_FORM,),
         TINY: (NOSTRUCT,),
         "AP, all columns, steps": ("AP, steps",),
         "C+I+D (TK)": ("TK",),

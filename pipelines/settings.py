@@ -301,7 +301,7 @@ class FeaturesConfig(Settings):
     The extractors' fingerprints, which name the weights among other things, are part of a version.
 
     Attributes:
-        images: extractors of images: vectors, regions or classes.
+        images: extractors of images: vectors, regions or classes; `best`: the strongest packaged vectors.
         sentences: extractors of sentence vectors.
         weights: `NAME=URI[#sha256=HEX]`: the weights of an extractor without packaged ones, or your own network (a file
             ending in `.onnx`) for a column NAME; http(s) and object stores need the SHA-256.
