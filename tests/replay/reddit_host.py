@@ -1,12 +1,13 @@
 """www.reddit.com and oauth.reddit.com: application-only sign-in, and listings.
 
 Listings give at most 100 submissions a page and never more than the newest 1,000, as the service does.
-Standard library only.
+Without `raw_json=1` text fields are HTML-escaped. Standard library only.
 """
 
 import base64
 import binascii
 import hashlib
+import html
 import itertools
 import json
 import re
@@ -93,7 +94,7 @@ class RedditHost:
         start = names.index(after) + 1 if after in names else 0
         shown = posts[start : start + size]
         last = names[start + len(shown) - 1] if start + len(shown) < len(posts) else None
-        return listing(shown, after=last)
+        return listing(shown, raw=query.get("raw_json") == "1", after=last)
 
     def _limited(self, things: object | None) -> Reply:
         used = next(self._count) % REQUESTS_A_PERIOD
@@ -118,10 +119,15 @@ def basic_user(header: str) -> str:
         return ""
 
 
-def listing(posts: Sequence[Submission], *, after: str | None = None) -> dict[str, object]:
-    """A Listing of submissions."""
-    children = [{"kind": "t3", "data": post} for post in posts]
+def listing(posts: Sequence[Submission], *, raw: bool, after: str | None = None) -> dict[str, object]:
+    """A Listing of submissions, whose texts are HTML-escaped unless they are asked for raw."""
+    children = [{"kind": "t3", "data": post if raw else escaped(post)} for post in posts]
     return {
         "kind": "Listing",
         "data": {"after": after, "before": None, "dist": len(children), "modhash": "", "children": children},
     }
+
+
+def escaped(post: Submission) -> Submission:
+    """The submission with the text fields HTML-escaped."""
+    return {name: html.escape(value, quote=False) if isinstance(value, str) else value for name, value in post.items()}

@@ -198,3 +198,17 @@ def test_kinds_and_sources_are_kept_apart(web, reply, client_of) -> None:
 def test_a_process_has_one_client(tmp_path) -> None:
     config, raw = HttpConfig(), Folder(str(tmp_path))
     assert process_client(config, raw) is process_client(HttpConfig(), Folder(str(tmp_path)))
+
+
+@pytest.mark.parametrize("status", [404, 503])
+def test_a_page_that_is_gone_later_is_gone_and_one_in_trouble_is_as_it_was(
+    web, reply, replies, visit: Visit, status: int
+) -> None:
+    web.scripts["/page"] = replies(reply(200, b"old"), reply(status))
+    visit(f"{web.url}/page", Kind.PAGE, obey_robots=False)
+    late = partial(visit, f"{web.url}/page", Kind.PAGE, obey_robots=False, at=1e6 + 31 * DAY_S)
+    if status == 503:
+        assert late().body == b"old"
+    else:
+        with pytest.raises(FetchFailed, match="not-found"):
+            late()
