@@ -102,13 +102,6 @@ def test_only_what_is_missing_is_computed(tmp_path: Path, counts: Counter[str]) 
     assert len(list(plan.lake.features.files())) == 2
 
 
-def test_another_column_computes_itself_alone(tmp_path: Path, counts: Counter[str]) -> None:
-    fill(planned(tmp_path, "features.images=colours"), "red", "green")
-    refs = fill(planned(tmp_path), "green", "blue")
-    assert counts == {"colours": 3, "cells": 2}
-    assert [len(found) for found in refs if not isinstance(found, Rejected)] == [2, 2]
-
-
 def test_settings_that_make_other_values_have_packs_of_their_own(tmp_path: Path, counts: Counter[str]) -> None:
     others = ((), ("images.jpeg_quality=80",), ("features.max_regions=3", "features.min_regions=3"), ())
     faster = (("features.threads=3",), ("features.device=cpu",), ("features.storage=int8",))

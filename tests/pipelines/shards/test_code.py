@@ -31,10 +31,8 @@ BESIDE = {
     "pipelines.sources": "recipes of other data sets, and what they read",
     "pipelines.sources.corpora.compose": "the same",
 }
-RENAMED = """
-import json, sys
-from pathlib import Path
-from types import ModuleType
+# Of diy, of documents with NASNet, of documents with MiniLM.
+NAMES = """
 from pipelines.config import recipe
 from pipelines.features.catalogue import module_of
 from schemas.versions import code_reached, files_digest
@@ -45,15 +43,29 @@ def code(dataset, *extractors):
 
 def codes():
     return code("diy"), code("documents", "nasnet-mobile"), code("documents", "all-minilm-l6-v2")
+"""
+# Of copies of pictures, of values of DenseNet, of MiniLM.
+KEYS = """
+from pipelines.features.extraction import _code_of
+from pipelines.images.inspect import copy_code
+from schemas.versions import digest_within
 
-before, renamed = codes(), {}
+def codes():
+    digest_within.cache_clear()
+    return copy_code(), _code_of("densenet169"), _code_of("all-minilm-l6-v2")
+"""
+EDITED = """
+import json, sys
+from pathlib import Path
+
+before, changed = codes(), {}
 for name in sys.argv[1:]:
     path = Path(name)
     text = path.read_text()
     path.write_text(text + "\\n")
-    renamed[name] = [old != new for old, new in zip(before, codes())]
+    changed[name] = [old != new for old, new in zip(before, codes())]
     path.write_text(text)
-print(json.dumps(renamed))
+print(json.dumps(changed))
 """
 BUILD = """
 import json, sys
@@ -71,28 +83,6 @@ if __name__ == "__main__":
 """
 
 
-KEYS = """
-import json, sys
-from pathlib import Path
-from pipelines.features.extraction import _code_of
-from pipelines.images.inspect import copy_code
-from schemas.versions import digest_within
-
-def codes():
-    digest_within.cache_clear()
-    return copy_code(), _code_of("densenet169"), _code_of("all-minilm-l6-v2")
-
-before, renamed = codes(), {}
-for name in sys.argv[1:]:
-    path = Path(name)
-    text = path.read_text()
-    path.write_text(text + "\\n")
-    renamed[name] = [old != new for old, new in zip(before, codes())]
-    path.write_text(text)
-print(json.dumps(renamed))
-"""
-
-
 def script(code: str, *arguments: str, root: Path = ROOT) -> Any:
     """Return what a script prints as JSON, run with the code of a folder."""
     command = [sys.executable, "-c", code, *arguments]
@@ -100,50 +90,58 @@ def script(code: str, *arguments: str, root: Path = ROOT) -> Any:
     return json.loads(run.stdout)
 
 
-def test_an_edit_renames_the_data_sets_whose_build_reaches_it(tmp_path: Path) -> None:
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    every, none = [True] * 3, [False] * 3
-    expected = {  # of diy, documents with NASNet, documents with MiniLM
-        "pipelines/build.py": every,
-        "pipelines/web/client.py": every,
-        "pipelines/partitions/columns.py": every,
-        "schemas/documents.py": every,
-        "pipelines/sources/diy/albums.py": [True, False, False],
-        "pipelines/sources/datasets/documents.py": [False, True, True],
-        "pipelines/features/extractors/nasnet_mobile.py": [False, True, False],
-        "networks/nasnet_mobile.py": [False, True, False],
-        "pipelines/features/extractors/all_minilm_l6_v2.py": [False, False, True],
-        "pipelines/features/onnx.py": [False, False, True],
-        "pipelines/features/extractors/densenet169.py": none,
-        "pipelines/card/card.py": none,
-        "pipelines/card/README.md.j2": none,
-        "pipelines/forgetting/forget.py": none,
-        "pipelines/launch.py": none,
-    }
-    assert script(RENAMED, *expected, root=tmp_path) == expected
+EVERY, NONE = [True] * 3, [False] * 3
+FIRST, SECOND, THIRD = [True, False, False], [False, True, False], [False, False, True]
 
 
-def test_what_a_lake_keeps_is_made_anew_where_the_code_that_makes_it_changes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        (
+            NAMES,
+            {
+                "pipelines/build.py": EVERY,
+                "pipelines/web/client.py": EVERY,
+                "pipelines/partitions/columns.py": EVERY,
+                "schemas/documents.py": EVERY,
+                "pipelines/sources/diy/albums.py": FIRST,
+                "pipelines/sources/datasets/documents.py": [False, True, True],
+                "pipelines/features/extractors/nasnet_mobile.py": SECOND,
+                "networks/nasnet_mobile.py": SECOND,
+                "pipelines/features/extractors/all_minilm_l6_v2.py": THIRD,
+                "pipelines/features/onnx.py": THIRD,
+                "pipelines/features/extractors/densenet169.py": NONE,
+                "pipelines/card/card.py": NONE,
+                "pipelines/card/README.md.j2": NONE,
+                "pipelines/forgetting/forget.py": NONE,
+                "pipelines/launch.py": NONE,
+            },
+        ),
+        (
+            KEYS,
+            {
+                "pipelines/images/inspect.py": FIRST,
+                "pipelines/images/metadata.py": FIRST,
+                "schemas/metadata.py": FIRST,
+                "schemas/codecs.py": EVERY,
+                "pipelines/features/pixels.py": [False, True, True],
+                "pipelines/features/values.py": [False, True, True],
+                "pipelines/features/networks.py": SECOND,
+                "pipelines/features/extractors/densenet169.py": SECOND,
+                "pipelines/features/onnx.py": THIRD,
+                "pipelines/features/catalogue.py": NONE,
+                "pipelines/features/extractors/resnet50.py": NONE,
+                "pipelines/images/obtain.py": NONE,
+                "pipelines/settings.py": NONE,
+            },
+        ),
+    ],
+    ids=["names of data sets", "what a lake keeps"],
+)
+def test_an_edit_renames_what_its_code_makes(codes: str, expected: dict[str, list[bool]], tmp_path: Path) -> None:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    copies, network, texts, none = [True, False, False], [False, True, False], [False, False, True], [False] * 3
-    expected = {  # of copies of pictures, values of DenseNet, of MiniLM
-        "pipelines/images/inspect.py": copies,
-        "pipelines/images/metadata.py": copies,
-        "schemas/metadata.py": copies,
-        "schemas/codecs.py": [True, True, True],
-        "pipelines/features/pixels.py": [False, True, True],
-        "pipelines/features/values.py": [False, True, True],
-        "pipelines/features/networks.py": network,
-        "pipelines/features/extractors/densenet169.py": network,
-        "pipelines/features/onnx.py": texts,
-        "pipelines/features/catalogue.py": none,
-        "pipelines/features/extractors/resnet50.py": none,
-        "pipelines/images/obtain.py": none,
-        "pipelines/settings.py": none,
-    }
-    assert script(KEYS, *expected, root=tmp_path) == expected
+    assert script(codes + EDITED, *expected, root=tmp_path) == expected
 
 
 def test_what_a_build_imports_is_reached_or_makes_no_byte(ten_documents: Path, tmp_path: Path) -> None:
