@@ -14,7 +14,6 @@ minor=${kubernetes#v1.} && minor=${minor%%.*}
 # What the programs answer when asked for their version; without it they say v0.0.0.
 stamp="-X k8s.io/component-base/version.gitVersion=$kubernetes -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$minor"
 nice go build -p 1 -ldflags "-s -w $stamp" -o "$folder/" tool
-install -m 644 "$(directory k8s.io/kubernetes)/api/openapi-spec/swagger.json" "$folder/"
 stages=$(directory sigs.k8s.io/kwok)/kustomize/stage
 for stage in node/fast/node-initialize node/heartbeat/node-heartbeat pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete; do
   echo "---" && cat "$stages/$stage.yaml"

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import kubernetes
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -70,13 +69,6 @@ class ControlPlane:
     def get(self, *arguments: str) -> Any:
         """Return an object, or a list of them."""
         return json.loads(self.kubectl("get", *arguments, "--output", "json"))
-
-    def client(self, token: str = ADMIN) -> Any:
-        """Return an API client with a bearer token."""
-        settings = kubernetes.client.Configuration(host=f"https://127.0.0.1:{self.port}")
-        settings.ssl_ca_cert = str(self.certificate)
-        settings.api_key = {"authorization": f"Bearer {token}"}
-        return kubernetes.client.ApiClient(settings)
 
     def token(self, account: str, namespace: str) -> str:
         """Return a token of a service account, as its pods get one."""

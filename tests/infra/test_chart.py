@@ -1,7 +1,4 @@
-"""The chart and the manifests by the programs that read them: helm, kubeconform, the parsers of what the pods start.
-
-Nothing is started but helm and kubeconform. On an API server: `test_api_server.py`.
-"""
+"""The chart by the programs that read it: helm, and the parsers of what its pods start."""
 
 from __future__ import annotations
 
@@ -18,65 +15,9 @@ from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, RayWhere, Set
 
 sys.path.insert(0, str(Path(__file__).parent))
 from commands import parse
-from programs import CHART, INFRA, NEEDED, RELEASE, helm, kubeconform, objects, template, write_schemas
+from programs import CHART, NEEDED, RELEASE, helm, objects, template
 
-# Every optional part of the chart, used.
-EVERYTHING = yaml.safe_dump(
-    {
-        "image": {"repository": "registry.example/multilink", "tag": "1", "pullSecrets": [{"name": "registry"}]},
-        "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/lake"}},
-        "signing": {"secret": "multilink-signing", "trusted": {"release.pub.pem": "-----BEGIN PUBLIC KEY-----\n"}},
-        "policies": {"policy.toml": "approval = true\n"},
-        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
-        "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
-        "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/own", "readOnly": True}],
-        "settings": {
-            "datasets": [{"name": "diy", "settings": ["http.contact=you@example.org"], "policy": "policy.toml"}],
-        },
-        "ray": {
-            "maxWorkers": 4,
-            "worker": {"resources": {"limits": {"memory": "64Gi", "nvidia.com/gpu": "1"}}},
-            "tolerations": [{"key": "gpu", "operator": "Exists"}],
-        },
-        "webserver": {"replicas": 2},
-        "mlflow": {"replicas": 2, "allowedHosts": ["mlflow.example"]},
-        "pages": {
-            "replicas": 2,
-            "userHeader": "X-Forwarded-User",
-            "ingress": {"host": "news.example", "className": "nginx", "tlsSecret": "news-tls"},
-        },
-        "networkPolicy": {
-            "visitors": {
-                "consoles": [{"namespaceSelector": {"matchLabels": {"name": "sso"}}}],
-                "pages": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
-            }
-        },
-        "nodeSelector": {"pool": "cpu"},
-        "tolerations": [{"key": "spot", "operator": "Exists"}],
-    }
-)
 DEPLOYMENTS = ("webserver", "daemon", "code", "mlflow", "pages")
-
-
-@pytest.fixture(scope="module")
-def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]]:
-    """Arguments of helm for the values that the tests take, by name."""
-    file = tmp_path_factory.mktemp("values") / "everything.yaml"
-    file.write_text(EVERYTHING, encoding="utf-8")
-    return {
-        "standard": (),
-        "everything": ("--values", str(file)),
-        "open network": ("--set", "networkPolicy.enabled=false"),
-        "no pages": ("--set", "pages.enabled=false"),
-        "no Ray": ("--set", "ray.enabled=false", "--set", "settings.ray.where=subprocess"),
-    }
-
-
-@pytest.fixture(scope="module")
-def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("schemas")
-    write_schemas(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -97,32 +38,6 @@ def test_the_chart_passes_helms_own_rules() -> None:
     done = helm("lint", "--strict", str(CHART), *NEEDED)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 chart(s) linted, 0 chart(s) failed" in done.stdout
-
-
-@pytest.mark.parametrize("name", ["standard", "everything", "open network", "no pages", "no Ray"])
-def test_its_objects_are_those_of_kubernetes(name: str, values: dict[str, tuple[str, ...]], schemas: Path) -> None:
-    text = template(*values[name])
-    report = kubeconform(text, schemas)
-    assert report["resources"] == []
-    assert report["summary"] == {"valid": len(objects(text)), "invalid": 0, "errors": 0, "skipped": 0}
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [("replicas: 1", "replicas: many"), ("rayVersion:", "rayVersions:"), ("maxReplicas: 2", "maxReplicas: two")],
-)
-def test_a_wrong_field_is_found(right: str, wrong: str, schemas: Path) -> None:
-    text = template()
-    assert right in text
-    report = kubeconform(text.replace(right, wrong, 1), schemas)
-    assert [each["status"] for each in report["resources"]] == ["statusInvalid"]
-
-
-def test_the_manifests_of_flink_are_those_of_kubernetes(schemas: Path) -> None:
-    text = (INFRA / "flink" / "flink.yaml").read_text(encoding="utf-8")
-    report = kubeconform(text, schemas)
-    assert report["resources"] == []
-    assert report["summary"] == {"valid": len(objects(text)), "invalid": 0, "errors": 0, "skipped": 0}
 
 
 @pytest.mark.parametrize(
