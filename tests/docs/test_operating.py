@@ -76,7 +76,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, template: Path) -> Works
     made = Workspace(home)
     made.multilink("key")
     for _ in range(2):
-        made.multilink("train", "--dataset", "documents", "--recipe", "closed-form", "--set", "dimensions=8")
+        made.multilink(
+            "train", "--dataset", "documents", "--recipe", "closed-form", "--set", "dimensions=8", "--no-report"
+        )
         made.multilink("promote", "--model", MODEL, "--version", "challenger", "--policy", "policy.toml")
     made.multilink("datasets", "subset", "documents", "--share", "0.5")
     (home / "demo" / "lake" / "pages").mkdir()
