@@ -67,7 +67,6 @@ class Up:
     pages: str
     instance: dg.DagsterInstance
     clock: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
-    tracking: str = ""
 
     @property
     def model(self) -> str:
@@ -138,25 +137,18 @@ class Up:
         filters = dg.RunsFilter(statuses=UNFINISHED, tags={PARTITION_TAG: self.dataset})
         return bool(self.instance.get_runs(filters, limit=1))
 
-    def runs(self, kind: str, status: dg.DagsterRunStatus | None = None) -> list[dg.DagsterRun]:
-        """Return the runs of an asset, those of a status where one is given."""
-        found = self.instance.get_runs(dg.RunsFilter(statuses=None if status is None else [status]))
+    def runs(self, kind: str, *statuses: dg.DagsterRunStatus) -> list[dg.DagsterRun]:
+        """Return the runs of an asset, those of some statuses where any is given."""
+        found = self.instance.get_runs(dg.RunsFilter(statuses=statuses or None))
         return [run for run in found if any(key.path[-1] == kind for key in run.asset_selection or ())]
-
-    def running(self, kind: str) -> list[dg.DagsterRun]:
-        """Return the runs of an asset that are being done."""
-        return self.runs(kind, dg.DagsterRunStatus.STARTED)
 
     def versions_of(self, kind: str) -> list[str]:
         """Return the data set versions an asset of the model was made of, newest first."""
-        return [str(told["version"].value) for told in self.told(kind)]
-
-    def told(self, kind: str) -> list[dict[str, Any]]:
-        """Return what an asset of the model told each time that it was made, newest first."""
         key = dg.AssetKey([self.objective.replace("-", "_"), kind])
         wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[self.dataset])
         records = self.instance.fetch_materializations(wanted, limit=50).records
-        return [dict(each.asset_materialization.metadata) for each in records if each.asset_materialization]
+        made = [each.asset_materialization for each in records if each.asset_materialization]
+        return [str(each.metadata["version"].value) for each in made]
 
     def is_done(self, version: str) -> bool:
         """Return whether all is made of a version, and linked by whoever is the champion now."""
@@ -174,7 +166,7 @@ class Up:
         return f"{self.mlflow}/#/experiments/{experiment.experiment_id}/runs"
 
     def client(self) -> mlflow.MlflowClient:
-        uri = self.tracking or f"sqlite:///{self.workspace / 'mlflow.db'}"
+        uri = f"sqlite:///{self.workspace / 'mlflow.db'}"
         # another test of this process may have named another registry
         return mlflow.MlflowClient(uri, registry_uri=uri)
 
@@ -199,11 +191,11 @@ def start(workspace: Path) -> tuple[subprocess.Popen[str], str, str, str]:
 
 
 @contextlib.contextmanager
-def started_up(workspace: Path, dataset: str, objective: str, *, tracking: str = "") -> Iterator[Up]:
+def started_up(workspace: Path, dataset: str, objective: str) -> Iterator[Up]:
     """Run `multilink up` in a workspace while the block lasts."""
     process, *addresses = start(workspace)
     with dg.DagsterInstance.from_config(str(workspace / "dagster")) as instance:
-        running = Up(workspace, dataset, objective, process, *addresses, instance, tracking=tracking)
+        running = Up(workspace, dataset, objective, process, *addresses, instance)
         try:
             yield running
         finally:

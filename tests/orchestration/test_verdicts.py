@@ -41,18 +41,6 @@ def version(tmp_path: Path) -> Make:
     return partial(write_version, Folder(str(tmp_path / "version")))
 
 
-def test_a_sound_version_passes_every_check(version: Make) -> None:
-    subject = version(before={"train": 2}, stages={"images": {"in": 4, "out": 4, "rejected": 0, "failed": 0}})
-    assert manifest_verifies(subject).passed
-    assert counts_in_bounds(subject).passed
-    assert within_failure_budget(subject, [Stage.IMAGES]).passed
-    assert duplicate_free(subject).passed
-    assert leak_free(subject).passed
-    norms = norms_are_sane(subject)
-    assert norms.passed
-    assert norms.numbers == {"text_vectors": 4, "text_mean_norm": 1, "cnn_vectors": 4, "cnn_mean_norm": 1}
-
-
 def test_a_flipped_bit_a_missing_and_an_extra_file_are_found(version: Make) -> None:
     subject = version()
     path = subject.manifest.files[1].path

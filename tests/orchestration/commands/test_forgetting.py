@@ -109,16 +109,6 @@ def test_takedown_names_what_holds_it_and_changes_nothing(lake: Lake, store: str
     assert "no version contains any of it" in run(lake, "lake", "takedown", "id:nosuch")
 
 
-def test_a_shared_picture_stays_until_it_is_named(lake: Lake) -> None:
-    found = values(lake, "lake", "takedown", "p4")
-    (shared,) = found["shared_images"]
-    assert found["images"] == []
-    assert f"image {shared} stays" in run(lake, "lake", "takedown", "p4")
-    assert values(lake, "lake", "takedown", "p4", "p5")["images"] == [shared]
-    named = values(lake, "lake", "takedown", shared)
-    assert (named["images"], named["versions"][0]["documents"]) == ([shared], [])
-
-
 def test_forget_says_what_would_go_and_with_yes_it_goes(lake: Lake, tmp_path: Path) -> None:
     told = values(lake, "lake", "forget", "p3")
     assert told["dry_run"] and told["packs"] and told["replaced"] == {f"documents@{lake.latest('documents')}": ""}
@@ -243,15 +233,6 @@ def test_without_a_store_of_models_a_warning_says_that_none_is_known(
         )
 
 
-def test_a_build_reads_the_list_and_brings_nothing_back(lake: Lake, tmp_path: Path) -> None:
-    run(lake, "lake", "forget", "p3", "--yes")
-    settings = [f"source.documents={tmp_path}/documents.jsonl", *NO_FEATURES]
-    (tmp_path / "list.txt").write_text("id:p3\n", encoding="utf-8")
-    changes = [part for each in [*settings, f"takedown_list={tmp_path}/list.txt"] for part in ("--set", each)]
-    run(lake, "build", "documents", *changes)
-    assert "no version contains any of it" in run(lake, "lake", "takedown", "p3")
-
-
 def test_what_names_nothing_is_a_mistake(lake: Lake) -> None:
     for arguments in (["lake", "forget"], ["lake", "takedown", "url:nothing"], ["lake", "takedown", "--list", "/none"]):
         with pytest.raises(MultilinkError):
@@ -265,13 +246,6 @@ def test_what_is_nowhere_is_not_said_to_be_removed(lake: Lake, more: tuple[str, 
     assert "not searched: copies in other lakes, exports, files outside the lake" in text
     found = values(lake, "lake", "forget", "nosuch", *more)
     assert (found["found"], found["not_covered"]) == (False, [])
-
-
-def test_a_version_whose_build_has_no_ledger_is_named(lake: Lake) -> None:
-    version = lake.latest("documents")
-    lake.root.child("ledger").remove()
-    assert values(lake, "lake", "forget", "nosuch")["not_covered"] == [f"documents@{version}"]
-    assert f"documents@{version}: its build has no ledger" in run(lake, "lake", "takedown", "nosuch")
 
 
 def test_forget_reaches_what_editors_decided_and_labelled(lake: Lake) -> None:

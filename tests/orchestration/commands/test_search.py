@@ -5,19 +5,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import torch
 
-from newsroom.search.queries import RawDocument
-from newsroom.search.reader import PipelineReader
+import multilink
 from orchestration.cli import run
-from schemas.features import column_to_vectors
-from schemas.lake import Folder
 from training.config import TrainConfig
 from training.data.loading import DatasetIdentity
 from training.model import LinkModel, ModelCard
-from training.towers.inputs import ImageInput, TextInput
 from training.towers.vectors import LinearSettings, SentenceSettings
 
 pytestmark = pytest.mark.slow  # loads two extractors for every command
@@ -76,34 +71,6 @@ def names(found: dict[str, object]) -> list[str]:
     return [each["picture"]["source"] for each in found["images"]]  # type: ignore[index,attr-defined]
 
 
-@pytest.fixture(scope="module")
-def by_hand(archive: dict[str, str], model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
-    """The cosine of one German text with each picture, out of the version's own features."""
-    loaded, cosines = LinkModel.load(model), {}
-    reader = PipelineReader(loaded, (), Folder(str(tmp_path_factory.mktemp("reader"))))
-    (given,) = reader([RawDocument((("headline", "Eine Rakete startet"),))])
-    text = loaded.encode_sentences(TextInput(texts=given.texts, vectors=given.sentence_vectors))[0]
-    for path in Path(archive["lake"], "datasets", "archive", archive["version"], "images").rglob("*.parquet"):
-        table = pq.read_table(path)
-        vectors = column_to_vectors(table.column("features.efficientnet-lite0"))
-        images = loaded.encode_images(ImageInput(vectors=vectors))
-        cosines |= dict(zip(table.column("source").to_pylist(), (images @ text).tolist(), strict=True))
-    assert set(cosines) == set(SAID)
-    return cosines
-
-
-def test_an_archives_pictures_are_ranked_for_a_text(
-    archive: dict[str, str], by_hand: dict[str, float], capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
-    found = said(capsys, "--index", archive["index"], "--headline", "Eine  Rakete startet")
-    assert names(found) == sorted(by_hand, key=lambda name: -by_hand[name])
-    for each in found["images"]:  # type: ignore[attr-defined]
-        cosine = by_hand[each["picture"]["source"]]
-        assert each["similarity"] == pytest.approx(cosine, abs=1e-5)
-        assert each["probability"] is None  # an archive has no validation texts
-
-
 def test_filters_words_and_a_picture(archive: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     index = ("--index", archive["index"])
@@ -148,16 +115,17 @@ def test_an_index_is_taken_over(archive: dict[str, str], model: Path, capsys: py
 
 
 def test_a_program_searches_as_the_command_does(
-    archive: dict[str, str], by_hand: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    archive: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import multilink
-
+    command = ("--index", archive["index"], "--headline", "Eine  Rakete startet", "--where", "date>=2020", "--top", "2")
+    told = said(capsys, *command)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
     found = multilink.search(archive["index"], headline="Eine Rakete startet", where=["date>=2020"], top=2)
     assert isinstance(found, multilink.SearchResult) and found.searched == 3
-    best = sorted((name for name in by_hand if name != "cat.jpg"), key=lambda name: -by_hand[name])[:2]
-    assert [each.picture.source for each in found.images] == best
+    assert [each.picture.source for each in found.images] == names(told)
+    similarities = [each["similarity"] for each in told["images"]]  # type: ignore[index,attr-defined]
+    assert [each.similarity for each in found.images] == pytest.approx(similarities)
+    assert {each.probability for each in found.images} == {None}  # an archive has no validation texts
     with multilink.Archive(archive["index"]) as opened:
         again = opened.search(headline="Eine Rakete startet", where=["date>=2020"], top=2)
         assert again == found
