@@ -52,19 +52,19 @@ def test_the_same_client_asks_for_nothing_twice(web, reply, client_of) -> None:
     assert {client.body(each) for each in found} == {b"hello"} and web.paths == ["/a"]
 
 
-# (script of the first answer, reason, seconds for which it holds)
-FAILURES: dict[str, tuple[str, Reason, float]] = {
-    "404": ("404", Reason.NOT_FOUND, 30 * DAY_S),
-    "410": ("410", Reason.NOT_FOUND, 30 * DAY_S),
-    "403": ("403", Reason.FORBIDDEN, DAY_S),
-    "500": ("500", Reason.HTTP_ERROR, -1.0),  # failed for the moment
-    "429": ("429", Reason.HTTP_ERROR, -1.0),
-    "418": ("418", Reason.HTTP_ERROR, -1.0),
-    "cut": ("cut", Reason.TRUNCATED, -1.0),
-    "page": ("page", Reason.NOT_AN_IMAGE, DAY_S),
-    "nothing": ("nothing", Reason.NOT_AN_IMAGE, DAY_S),  # as hosts answer in an outage: 200 all the same
-    "words": ("words", Reason.NOT_AN_IMAGE, DAY_S),
-    "removed": ("removed", Reason.REMOVED_IMAGE, 30 * DAY_S),
+# What the first answer is, its reason, and the seconds for which it holds.
+FAILURES: dict[str, tuple[Reason, float]] = {
+    "404": (Reason.NOT_FOUND, 30 * DAY_S),
+    "410": (Reason.NOT_FOUND, 30 * DAY_S),
+    "403": (Reason.FORBIDDEN, DAY_S),
+    "500": (Reason.HTTP_ERROR, -1.0),  # failed for the moment
+    "429": (Reason.HTTP_ERROR, -1.0),
+    "418": (Reason.HTTP_ERROR, -1.0),
+    "cut": (Reason.TRUNCATED, -1.0),
+    "page": (Reason.NOT_AN_IMAGE, DAY_S),
+    "nothing": (Reason.NOT_AN_IMAGE, DAY_S),  # as hosts answer in an outage: 200 all the same
+    "words": (Reason.NOT_AN_IMAGE, DAY_S),
+    "removed": (Reason.REMOVED_IMAGE, 30 * DAY_S),
 }
 
 
@@ -75,7 +75,7 @@ def cut(handler: Any) -> None:
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_failure_is_remembered_for_its_time_and_equal_the_first_time(web, reply, visit: Visit, name: str) -> None:
-    what, reason, holds_s = FAILURES[name]
+    reason, holds_s = FAILURES[name]
     others = {
         "cut": cut,
         "page": reply(200, b"<p>", content_type="text/html"),
@@ -83,7 +83,7 @@ def test_a_failure_is_remembered_for_its_time_and_equal_the_first_time(web, repl
         "words": reply(200, b'{"error": "over capacity"}', content_type="application/json; charset=utf-8"),
         "removed": reply(302, location="/removed.png"),
     }
-    web.scripts["/a"] = others.get(what) or reply(int(what))
+    web.scripts["/a"] = others.get(name) or reply(int(name))
     seen = []
     for moment in (1e6, 1e6 + holds_s - 1) if holds_s > 0 else (1e6,):
         with pytest.raises(FetchFailed) as caught:
