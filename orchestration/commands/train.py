@@ -11,7 +11,7 @@ from training.recipes import DEFAULT_RECIPE, known_recipe
 
 def train_command(
     lake: options.LakePath,
-    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; not needed with --resume.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; not with --resume.")] = None,
     recipe: options.Recipe = None,
     settings: options.Settings = None,
     workers: options.TrainWorkers = 1,

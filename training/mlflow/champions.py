@@ -53,14 +53,14 @@ STANDS = "what the record states stands, and the next command follows it"
 Json = Mapping[str, Any]
 
 
-def record_of(client: mlflow.MlflowClient, name: str, lake: Lake | None = None) -> Record:
-    """Return the record of a registered model, from a lake or from the one that the registry names.
+def record_of(client: mlflow.MlflowClient, name: str) -> Record:
+    """Return the record of a registered model, from the lake that the registry names.
 
     Raises:
         NotFoundError: there is no such model.
         IntegrityError: as `read_record` says.
     """
-    return read_record(registered(client, name), lake)
+    return read_record(registered(client, name))
 
 
 def align(client: mlflow.MlflowClient, name: str) -> Record:

@@ -65,8 +65,7 @@ class Contest:
         dataset: NAME@VERSION.
         split: of it.
         candidate: document id -> scores.
-        champion: the same of the champion; None without one.
-        best: the same of the best champion ever; None where that is the champion, or is not known.
+        rivals: the same of the champion and, where that is another, of the best champion ever (`COMPARED`).
         attempt: how many candidates the best champion has met with this one, from 1.
         measure: the score that decides; not `auto`.
         chance: its mean for a model that knows nothing, percent.
@@ -76,8 +75,7 @@ class Contest:
     dataset: str
     split: str
     candidate: Scores
-    champion: Scores | None = None
-    best: Scores | None = None
+    rivals: Mapping[str, Scores] = field(default_factory=dict)
     attempt: int = 1
     measure: Measure = Measure.AUC
     chance: float = RANDOM_AUC
@@ -87,6 +85,11 @@ class Contest:
     def title(self) -> str:
         """Return what the measure is called in a sentence."""
         return TITLES[self.measure]
+
+    @property
+    def champion(self) -> Scores | None:
+        """Return the scores of the champion; None without one."""
+        return self.rivals.get(COMPARED[0])
 
     @property
     def documents(self) -> list[str]:
@@ -108,20 +111,25 @@ class Contest:
 
     def within(self, by: str) -> "dict[str, Contest]":
         """Return the contest in each group of a kind, by name; documents of no group are in none."""
-        group_of, groups = self.groups.get(by, {}), dict[str, Contest]()
-        for group in sorted({group_of[name] for name in self.documents if name in group_of}):
-            candidate, champion, best = (
-                None if scores is None else {name: each for name, each in scores.items() if group_of.get(name) == group}
-                for scores in (self.candidate, self.champion, self.best)
+        group_of = self.groups.get(by, {})
+
+        def inside(scores: Scores, group: str) -> Scores:
+            return {name: each for name, each in scores.items() if group_of.get(name) == group}
+
+        return {
+            group: replace(
+                self,
+                candidate=inside(self.candidate, group),
+                rivals={name: inside(scores, group) for name, scores in self.rivals.items()},
             )
-            groups[group] = replace(self, candidate=candidate or {}, champion=champion, best=best)
-        return groups
+            for group in sorted({group_of[name] for name in self.documents if name in group_of})
+        }
 
     def to_json(self) -> Json:
         """Return every score, by model and document: one value, one text, to the last bit."""
         rows: list[Json] = [
-            None if scores is None else {name: [*map(float, score)] for name, score in scores.items()}
-            for scores in (self.candidate, self.champion, self.best)
+            {name: [*map(float, score)] for name, score in scores.items()}
+            for scores in (self.candidate, *self.rivals.values())
         ]
         return [self.dataset, self.split, self.measure, rows]
 
@@ -257,14 +265,13 @@ def contest_of(
     if measure is Measure.AUTO:
         measure = Measure.AUC if candidate.scores else Measure.RECIPROCAL_RANK
     read = {id(each): _scores(each, measure) for each in evaluations}  # the same files are scored once
-    scores = [read[id(each)] for each in evaluations]
+    own, *others = (read[id(each)] for each in evaluations)
     chance = None if measure is Measure.AUC or candidate.pairs is None else candidate.pairs.chance
     return Contest(
         dataset=dataset,
         split=split,
-        candidate=scores[0],
-        champion=scores[1] if len(scores) > 1 else None,
-        best=scores[2] if len(scores) > 2 else None,
+        candidate=own,
+        rivals=dict(zip(COMPARED, others, strict=False)),
         attempt=attempt,
         measure=measure,
         chance=getattr(chance, measure, RANDOM_AUC),
@@ -343,19 +350,17 @@ def _against_random(target: Contest, policy: Policy) -> Check:
 def _against_champions(target: Contest, policy: Policy) -> Iterator[Check]:
     if target.champion is None:
         yield Check(name="champion", is_passed=True, reason="there is no champion yet")
-        return
-    margin, level = policy.margin, level_of(policy.level, target.attempt)
-    for name, other in zip(COMPARED, (target.champion, target.best), strict=True):
-        if other is not None:
-            yield _within_margin(name, target, other, margin, level)
+    level = level_of(policy.level, target.attempt)
+    for name, other in target.rivals.items():
+        yield _within_margin(name, target, other, policy.margin, level)
 
 
 def _within_groups(by: str, target: Contest, policy: Policy) -> Iterator[Check]:
     """Yield the comparison with the champions in each group; of few documents, a check that it is not shown worse."""
     level = level_of(policy.level, target.attempt)
     for group, contest in target.within(by).items():
-        for name, other in zip(COMPARED, (contest.champion, contest.best), strict=True):
-            if other is None or _are_same(target, name):
+        for name, other in contest.rivals.items():
+            if target.rivals[name] is target.candidate:
                 continue
             count, needed = len(contest.differences(other)), fewest_documents(policy.margin, level=level)
             check = _within_margin(f"{name} in {by} {group}", contest, other, policy.margin, level)
@@ -376,10 +381,6 @@ def _differences(target: Contest, policy: Policy) -> Iterator[Difference]:
                 yield Difference(
                     group=f"{by}={group}", documents=len(found), points=difference_interval(found, level=level)
                 )
-
-
-def _are_same(target: Contest, name: str) -> bool:
-    return target.candidate is (target.champion if name == COMPARED[0] else target.best)
 
 
 def _within_margin(name: str, contest: Contest, other: Scores, margin: float, level: float) -> Check:

@@ -103,12 +103,12 @@ def find_judging_data(lake: Lake, target: str, *, split: str, guards: Sequence[G
     Raises:
         NotFoundError: a data set is not in the lake.
     """
-    found = {guard.dataset: ("@".join(lake.find(guard.dataset)), guard.split) for guard in guards}
+    latest = {guard.dataset: "@".join(lake.find(guard.dataset)) for guard in guards}
     return JudgingData(
         lake=lake,
         target=target,
         split=gate_split(lake, target, split),
-        guards={name: (reference, gate_split(lake, reference, split)) for name, (reference, split) in found.items()},
+        guards={name: (reference, gate_split(lake, reference)) for name, reference in latest.items()},
         latest="@".join(lake.find(target.partition("@")[0])),
     )
 
@@ -169,7 +169,7 @@ def judge(
 
 def _evaluate(model: LoadedModel, lake: Lake, reference: str, split: str, measure: Measure) -> Evaluation:
     try:
-        return evaluate_model(model.model, lake, reference, split, with_pairs=measure.is_of_retrieval)
+        return evaluate_model(model.model, lake, reference, split, with_pairs=measure is Measure.RECIPROCAL_RANK)
     except UsageError as problem:
         raise UsageError(f"{model.uri}: {problem}") from problem
 
@@ -194,7 +194,7 @@ def chose_epoch(model: ModelCard, contest: Contest) -> bool:
     """
     is_own = contest.dataset.partition("@")[0] == model.data.reference.partition("@")[0]
     by_links = bool(model.config.needs.links) and model.config.training.select is Select.LOSS
-    by_ranks = contest.measure.is_of_retrieval and model.config.training.select in (
+    by_ranks = contest.measure is Measure.RECIPROCAL_RANK and model.config.training.select in (
         Select.RETRIEVAL,
         Select.MEDIAN_RANK,
     )

@@ -2,7 +2,7 @@
 
 A policy file is TOML; a key that is left out has its default, an unknown one is an error:
 
-    measure = "auto"              # what decides: auc, reciprocal_rank, recall_at_1, _5, _10; auto: see `Measure`
+    measure = "auto"              # what decides: auc or reciprocal_rank; auto: see `Measure`
     split = "val"                 # whose documents are scored; never test, whose scores are reported
     margin = 1.0                  # points that a candidate may be worse than the champion, and than the best ever
     min_documents = 20            # that must have been scored
@@ -38,12 +38,11 @@ from schemas.documents import Split
 from schemas.errors import ConfigError, NotFoundError
 from training.metrics.scores import LEVEL
 
-NOT_TEST = "its scores are reported, so that no model may be chosen by them; expected another split"
 Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 class Measure(StrEnum):
-    """What decides; all but AUC are of retrieval, an image for a text, and exist where AUC does not.
+    """What decides; the reciprocal rank is of retrieval, an image for a text, and exists where AUC does not.
 
     `auto` is AUC, and where no document has one (a text and an image each), the reciprocal rank.
     """
@@ -51,21 +50,13 @@ class Measure(StrEnum):
     AUTO = "auto"
     AUC = "auc"
     RECIPROCAL_RANK = "reciprocal_rank"
-    RECALL_AT_1 = "recall_at_1"
-    RECALL_AT_5 = "recall_at_5"
-    RECALL_AT_10 = "recall_at_10"
-
-    @property
-    def is_of_retrieval(self) -> bool:
-        """Return whether it is for sure of retrieval."""
-        return self not in (Measure.AUTO, Measure.AUC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minimum(Settings):
     """Means in percent that a candidate must reach on the target; None: any.
 
-    The first three are of links, the others of retrieval: they are of the kind of the policy's measure.
+    The first three are of links, the last is of retrieval: they are of the kind of the policy's measure.
     """
 
     part: ClassVar[str] = "minimum"
@@ -74,9 +65,6 @@ class Minimum(Settings):
     precision_at_1: Percent | None = None
     precision_at_5: Percent | None = None
     reciprocal_rank: Percent | None = None
-    recall_at_1: Percent | None = None
-    recall_at_5: Percent | None = None
-    recall_at_10: Percent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +74,6 @@ class Guard(Settings):
     Attributes:
         dataset: its name; the latest version is scored.
         margin: mean of the measure, in percentage points, that the candidate may lose.
-        split: as in `Policy`.
         measure: what decides on this data set.
     """
 
@@ -94,7 +81,6 @@ class Guard(Settings):
 
     dataset: str = ""
     margin: NonNegativeFloat = 0.0
-    split: str = ""
     measure: Measure = Measure.AUTO
 
     def __post_init__(self) -> None:
@@ -102,7 +88,6 @@ class Guard(Settings):
         is_name = bool(self.dataset) and "@" not in self.dataset
         rule = "expected a name without version; the latest is scored"
         require(is_name, field="guards.dataset", value=self.dataset, rule=rule)
-        require(self.split != Split.TEST, field="guards.split", value=self.split, rule=NOT_TEST)
 
 
 class By(StrEnum):
@@ -167,7 +152,8 @@ class Policy(Settings):
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
-        require(self.split != Split.TEST, field="split", value=self.split, rule=NOT_TEST)
+        rule = "its scores are reported, so that no model may be chosen by them; expected another split"
+        require(self.split != Split.TEST, field="split", value=self.split, rule=rule)
         names = [guard.dataset for guard in self.guards]
         require(len(set(names)) == len(names), field="guards", value=names, rule="name a data set once")
 

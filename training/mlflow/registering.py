@@ -131,7 +131,7 @@ def register(
         )
     make_name(client, name)
     stored = client.create_model_version(
-        name, source=logged.artifact_path, run_id=run_id, tags={**tags, **digests}, model_id=logged.model_id
+        name, source=logged.model_uri, run_id=run_id, tags={**tags, **digests}, model_id=logged.model_id
     )
     version = find_version(client, name, str(stored.version))
     complete(client, version, model)

@@ -7,6 +7,7 @@ the files of a version. `loading.py` reads a model back.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -16,13 +17,12 @@ from mlflow.exceptions import MlflowException
 
 from schemas.errors import BuildError, NotFoundError, UsageError
 from training.evaluation.baselines import NOSTRUCT
-from training.mlflow.stored import PREFIX
-from training.promotions.record import CHAMPION, ModelVersion, Registered
+from training.mlflow.stored import model_name
+from training.promotions.record import CHAMPION, DATASET_TAG, ModelVersion, Registered
 
 CHALLENGER = "challenger"
 EPOCHS_TAG, BEST_EPOCH_TAG = "epochs", "best_epoch"
 DATASET_DIGEST_TAG = "dataset_digest"
-ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
 ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # the second one: no registered model can be called so
 ATTRIBUTES = ("name", "run_id")  # of a version; all else is a tag
 ATTEMPTS = 5
@@ -82,32 +82,27 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> str:
         NotFoundError: no model has a champion.
         UsageError: several have; the message names them.
     """
-    prefix = f"{PREFIX}{dataset}-"
-    names = model_names(client, prefix)
-    models = [registered(client, name) for name in names if name != prefix + NOSTRUCT]
-    champions = [each.version(CHAMPION) for each in models if CHAMPION in each.aliases]
-    found = [each for each in champions if each.dataset.partition("@")[0] in ("", dataset)]
+    names = sorted({each.name for each in versions(client, **{DATASET_TAG: dataset})})
+    candidates = [name for name in names if name != model_name(dataset, NOSTRUCT)]
+    found = [name for name in candidates if CHAMPION in registered(client, name).aliases]
     if not found:
         there = ", ".join(names) or "none"
         raise NotFoundError(f"no champion of '{dataset}' in {client.tracking_uri}; name a --model; models: {there}")
     if len(found) > 1:
-        there = ", ".join(each.name for each in found)
+        there = ", ".join(found)
         raise UsageError(f"'{dataset}' has several champions in {client.tracking_uri}: {there}; name a --model")
-    return found[0].name
+    return found[0]
 
 
-def model_names(client: mlflow.MlflowClient, prefix: str = "") -> list[str]:
-    """Return the names of the registered models that begin with a prefix, sorted."""
-    return sorted(each.name for each in _all(client.search_registered_models) if each.name.startswith(prefix))
+def model_names(client: mlflow.MlflowClient) -> list[str]:
+    """Return the names of the registered models, sorted."""
+    return sorted(each.name for each in _all(client.search_registered_models))
 
 
 def make_name(client: mlflow.MlflowClient, name: str) -> None:
     """Make a registered model of that name where there is none, even if another process makes it at the same time."""
-    try:
+    with suppress(MlflowException):  # it is there; any other reason is the error of what is written into it next
         client.create_registered_model(name)
-    except MlflowException as problem:
-        if problem.error_code != ALREADY_EXISTS:
-            raise
 
 
 def challenge(client: mlflow.MlflowClient, name: str) -> None:
@@ -131,13 +126,11 @@ def logged_model(client: mlflow.MlflowClient, version: ModelVersion) -> LoggedMo
     Raises:
         NotFoundError: there is none: the run that trained it was deleted, or it was not registered by this package.
     """
-    folder = client.get_model_version_download_uri(version.name, version.version)
-    if version.run_id is not None:
-        experiment = client.get_run(version.run_id).info.experiment_id
-        for model in client.search_logged_models([experiment], f"source_run_id = '{version.run_id}'"):
-            if model.artifact_location == folder:
-                return model
-    raise NotFoundError(f"{version.uri}: expected the logged model that it was registered from, found none")
+    source = client.get_model_version(version.name, version.version).source
+    try:
+        return client.get_logged_model(source.removeprefix("models:/"))
+    except MlflowException as problem:
+        raise NotFoundError(f"{version.uri}: no logged model {source}, which it was registered from") from problem
 
 
 def write_row(name: str, write: Callable[[], object], note: str = "") -> None:

@@ -61,6 +61,11 @@ class TrackedRun:
     pause: int = 0
     failures: int = 0
 
+    @property
+    def reference(self) -> str:
+        """Return the NAME@VERSION that it trains on."""
+        return f"{self.tags[DATASET_TAG]}@{self.tags[VERSION_TAG]}"
+
     def log_epoch(self, metrics: Mapping[str, float]) -> bool:
         """Log an epoch's metrics under its number; return whether they were new."""
         epoch = int(metrics["epoch"])

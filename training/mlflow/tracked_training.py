@@ -167,8 +167,8 @@ def run_train(
 
     Args:
         lake: path or URI of the lake.
-        dataset: NAME or NAME@VERSION; with `resume`, it may be left out.
-        recipe: named configuration; with `resume`, the run's own.
+        dataset: NAME or NAME@VERSION; None with `resume`: the run's own.
+        recipe: named configuration; None with `resume`: the run's own.
         overrides: dotted `key=value` assignments on top of it.
         workers: training processes.
         resume: id of the run to continue from its last checkpoint.
@@ -185,10 +185,13 @@ def run_train(
     """
     home = Lake.at(lake)
     client = open_tracking(tracking)
+    if resume is not None and (dataset or recipe):
+        raise UsageError(f"--resume {resume}: expected no --dataset and no --recipe: they are the run's own")
     run = None if resume is None else resume_run(client, resume)
-    config = pin_start(override(_base_config(recipe, run), overrides), client)
+    own = named_recipe(recipe or DEFAULT_RECIPE) if run is None else run.config()
+    config = pin_start(override(own, overrides), client)
     config.check_workers(workers)
-    reference = "@".join(home.find(_reference(dataset, run)))
+    reference = "@".join(home.find(dataset or "" if run is None else run.reference))
     manifest, folder = read_manifest(home, reference)
     identify(manifest, folder, config.reading)  # a wrong feature column is an error before anything starts
     training = partial(
@@ -252,15 +255,6 @@ def _train(
     return TrainSummary(version=version, tracking_uri=client.tracking_uri, best_validation_loss=loss, is_reused=False)
 
 
-def _base_config(recipe: str | None, run: TrackedRun | None) -> TrainConfig:
-    if run is None:
-        return named_recipe(recipe or DEFAULT_RECIPE)
-    config = run.config()
-    if recipe is not None and recipe != config.recipe:
-        raise UsageError(f"--recipe {recipe}: run {run.id} was started with recipe {config.recipe}; leave it out")
-    return config
-
-
 def _keep_changes(run: TrackedRun, config: TrainConfig) -> None:
     """Let a resumed run's configuration be what it goes on with now, so that it goes on so when resumed again.
 
@@ -278,15 +272,6 @@ def _keep_changes(run: TrackedRun, config: TrainConfig) -> None:
             f"{' and '.join(MAY_CHANGE)} may change"
         )
     run.keep_config(config)
-
-
-def _reference(dataset: str | None, run: TrackedRun | None) -> str:
-    if run is None:
-        return dataset or ""
-    own = f"{run.tags[DATASET_TAG]}@{run.tags[VERSION_TAG]}"
-    if dataset is not None and dataset not in (own, run.tags[DATASET_TAG]):
-        raise UsageError(f"--dataset {dataset}: run {run.id} was started on {own}; leave it out")
-    return own
 
 
 def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str, workers: int, say: Say) -> TrainResult:

@@ -86,6 +86,11 @@ class Statement:
         return self.predicate.get("decision") or {}
 
     @property
+    def policy(self) -> Mapping[str, Any]:
+        """Return the policy that it was decided by; empty: by none."""
+        return self.decision.get("policy") or {}
+
+    @property
     def champions(self) -> tuple[str, ...]:
         """Return versions, the champion's first, then those that a rollback goes back to; of a change of champion."""
         return tuple(self.predicate.get("champions", ()))
@@ -204,10 +209,9 @@ def signers_of(envelope: Envelope, keys: Sequence[Key]) -> tuple[str, ...]:
 def _parsed(data: bytes, where: str) -> Statement:
     envelope, subject, predicate = read_statement(data, PREDICATE_TYPE, where)
     model = predicate.get("model")
-    if not isinstance(predicate.get("event"), str) or not isinstance(model, dict):
-        raise IntegrityError(f"{where}: expected a statement of promotions: an event and a model")
-    if not isinstance(model.get("created"), str):
-        raise IntegrityError(f"{where}: expected a statement of promotions: when its model was made, as text")
+    has_model = isinstance(model, dict) and isinstance(model.get("created"), str)
+    if not has_model or not isinstance(predicate.get("event"), str):
+        raise IntegrityError(f"{where}: expected a statement of promotions: an event, a model and when that was made")
     digest = sha256(data).hexdigest()
     return Statement(where=where, digest=digest, subject=subject, predicate=predicate, envelope=envelope)
 

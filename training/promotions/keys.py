@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,6 @@ from training.promotions.chain import read_statement, signers_of, write_statemen
 
 PUBLIC_SUFFIX = ".pub.pem"
 INDEX_TYPE = "urn:multilink:index:v1"
-_REMEDY = "remove the folder, and make it again with multilink index on a machine with a key"
 
 
 def key_path() -> Path:
@@ -66,12 +66,9 @@ def make_key(path: Path) -> SSlibKey:
             file.write(text)
         public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         public_path(path).write_bytes(public)
-    except FileExistsError as problem:
-        if not path.parent.is_dir():
-            raise UsageError(f"{path.parent}: Not a directory") from problem
-        raise UsageError(f"{path}: a key is there already; it is kept") from problem
     except OSError as problem:
-        raise UsageError(f"{path}: the key could not be written: {problem.strerror}") from problem
+        where = problem.filename or path
+        raise UsageError(f"{where}: no key was made; what is there is kept: {problem.strerror}") from problem
     return SSlibKey.from_crypto(private.public_key())
 
 
@@ -158,15 +155,14 @@ def check_made(index: Folder, manifest: bytes, keys: Sequence[Key]) -> None:
         IntegrityError: there is no such signature, or it is of another manifest.
     """
     where = f"{index.uri}/{SIGNATURE}"
-    try:
+    with suppress(FileNotFoundError, IntegrityError):
         envelope, subject, _ = read_statement(index.read(SIGNATURE), INDEX_TYPE, where)
-        is_signed = bool(signers_of(envelope, keys))
-    except (FileNotFoundError, IntegrityError) as problem:
-        raise IntegrityError(f"{where}: expected a trusted key's signature of this index: {_REMEDY}") from problem
-    if not is_signed:
-        raise IntegrityError(f"{where}: expected a trusted key's signature of this index: {_REMEDY}")
-    if subject != [_subject(manifest)]:
-        raise IntegrityError(f"{where}: is not of this manifest: {_REMEDY}")
+        if subject == [_subject(manifest)] and signers_of(envelope, keys):
+            return
+    raise IntegrityError(
+        f"{where}: expected a trusted key's signature of this manifest: remove the folder, and make it again with "
+        "multilink index on a machine with a key"
+    )
 
 
 def _subject(manifest: bytes) -> dict[str, object]:

@@ -99,8 +99,8 @@ def must_verify(record: Record) -> bool:
 
     The policy of the last promotion counts.
     """
-    policies = [each.decision["policy"] for each in record.changes if each.decision.get("policy")]
-    return verifies_all() or bool(policies and policies[-1].get("verify"))
+    last = next((each.policy for each in reversed(record.changes) if each.policy), {})
+    return verifies_all() or bool(last.get("verify"))
 
 
 def keys_of(paths: Iterable[Path] = ()) -> Sequence[Key]:
@@ -130,7 +130,6 @@ def prove(record: Record, version: str) -> Proof:
     """
     promotion, uri = record.promotion(version), f"models:/{record.model.name}/{version}"
     if record.chain and record.signatures is not Signatures.VERIFIED:
-        keys_of()
         raise UsageError(f"{uri}: signatures: {record.signatures}")
     if promotion is None:
         raise IntegrityError(f"{uri}: no statement on its promotion was found; promote it")
@@ -231,7 +230,8 @@ def check_use(record: Record, version: str) -> Use:
 
 
 def _check_taint(record: Record, version: str) -> None:
-    found, days = record.taint(version), record.policy(version).get("forget_within_days")
+    found, promotion = record.taint(version), record.promotion(version)
+    days = None if promotion is None else promotion.policy.get("forget_within_days")
     if found is None or days is None:
         return
     if datetime.now(UTC) > datetime.fromisoformat(found.at) + timedelta(days=days):
@@ -244,7 +244,7 @@ def _check_taint(record: Record, version: str) -> None:
 def _check_approval(proof: Proof) -> None:
     """Check that who approved the promotion, if a person did, approved these very files before it."""
     promotion = proof.promotion
-    by, approvers = promotion.decision.get("approved_by", ""), promotion.decision.get("policy", {}).get("approvers", ())
+    by, approvers = promotion.decision.get("approved_by", ""), promotion.policy.get("approvers", ())
     if not by:
         return
     for each in proof.record.approvals(proof.version, promotion.predicate.get(FILES), before=promotion.number):

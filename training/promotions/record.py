@@ -20,7 +20,6 @@ a tag of the registered model, and another says how many statements there are at
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any
 
 from securesystemslib.signer import Key
 
@@ -268,16 +267,6 @@ class Record:
         promoted = (each for each in reversed(self.about(version, CHANGED)) if "checks" in each.decision)
         return next(promoted, None)
 
-    def policy(self, version: str) -> Mapping[str, Any]:
-        """Return the policy that a version was promoted by; empty where it was not."""
-        found = self.promotion(version)
-        return {} if found is None else found.decision.get("policy", {})
-
-    def judgement(self, version: str) -> Statement | None:
-        """Return the last decision of the gate on a version, None where it was not judged."""
-        judged = (each for each in reversed(self.about(version, CHANGED, JUDGED)) if "checks" in each.decision)
-        return next(judged, None)
-
     def attempt(
         self, version: str, dataset: str, split: str, *, measure: str = "auto", study: str = "", cells: int = 1
     ) -> int:
@@ -302,7 +291,7 @@ class Record:
             if is_look and decision.get(BEST_BEFORE) == self.best:
                 about = decision.get(STUDY) or f"{each.version} {each.model['digest']}"
                 of = (decision.get("dataset"), decision.get("split"), decision.get("champion_before"))
-                key = (about, *map(str, of), str(decision.get("policy", {}).get("measure", "auto")))
+                key = (about, *map(str, of), str(each.policy.get("measure", "auto")))
                 met[key] = max(met.get(key, 1), int(decision.get(CELLS, 1)))
         there = self.model.versions.get(version)
         own = (study or f"{version} {there.digest if there else ''}", dataset, split, str(self.champion), measure)

@@ -5,9 +5,8 @@ import mlflow
 import pytest
 from mlflow.entities import Metric
 
-from schemas.errors import IntegrityError, NotFoundError, UsageError
+from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
-from training.mlflow import copying
 from training.mlflow.champions import record_of, taint
 from training.mlflow.copying import copy_version
 from training.mlflow.loading import load
@@ -16,6 +15,7 @@ from training.mlflow.registering import attach
 from training.mlflow.registry import find_version, logged_model, versions
 from training.mlflow.runs import connect
 from training.model import LinkModel, folder_digest
+from training.promotions.record import CHANGED, JUDGED
 
 Register = Callable[[Path], str]
 
@@ -79,7 +79,7 @@ def test_a_copy_has_all_that_the_original_has(
     original = find_version(connect(client.tracking_uri), "linker", "1")
     extra = {"copied_from": source, "digest": digest, "chosen_from": "1"}
     assert arrived.tags == original.tags | extra
-    assert record_of(target, "linker").judgement("1") is None
+    assert record_of(target, "linker").about("1", CHANGED, JUDGED) == []
 
     folders = [_files(client, "1", tmp_path / "one"), _files(target, "1", tmp_path / "two")]
     assert folder_digest(folders[0]) == folder_digest(folders[1]) == digest
@@ -103,7 +103,7 @@ def test_a_copy_has_all_that_the_original_has(
     assert len(target.search_model_versions("name = 'linker'")) == 1
 
 
-def test_what_arrives_damaged_is_no_version(
+def test_a_copy_that_dies_on_the_way_is_no_version(
     client: mlflow.MlflowClient,
     register_model: Register,
     trained: Path,
@@ -111,16 +111,12 @@ def test_what_arrives_damaged_is_no_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     register_model(trained)
-    download = copying._download
 
-    def damaged(uri: str, folder: Path) -> Path:
-        found = download(uri, folder)
-        if folder.name == "model-back":
-            (found / "MLmodel").write_text("half")
-        return found
+    def dies(*_: object) -> None:
+        raise OSError("the store is full")
 
-    monkeypatch.setattr(copying, "_download", damaged)
-    with pytest.raises(IntegrityError, match="expected the files that were sent, found others: MLmodel"):
+    monkeypatch.setattr(mlflow.MlflowClient, "log_model_artifacts", dies)
+    with pytest.raises(OSError, match="the store is full"):
         copy_version(client.tracking_uri, "linker", "1", to=production, say=print)
     target = connect(production)
     assert not target.search_registered_models()

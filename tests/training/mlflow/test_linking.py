@@ -70,7 +70,7 @@ def test_a_data_sets_one_champion_is_found(
     source = client.get_model_version("linker", "1").source
     for name in ("multilink-synthetic-nostruct", "multilink-synthetic-hal", "multilink-synthetic-cross-document"):
         client.create_registered_model(name)
-        client.create_model_version(name, source=source)
+        client.create_model_version(name, source=source, tags={"dataset": "synthetic"})
     with pytest.raises(NotFoundError, match=r"no champion of 'synthetic' in .*; models: multilink-synthetic-cross"):
         champion_of_dataset(client, "synthetic")
     client.set_registered_model_alias("multilink-synthetic-nostruct", CHAMPION, "1")  # a baseline is not chosen

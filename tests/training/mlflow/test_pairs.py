@@ -14,6 +14,7 @@ from schemas.lake import Lake
 from training.mlflow.champions import record_of
 from training.mlflow.policy import Guard, Measure, Minimum, Policy
 from training.mlflow.promotion import promote
+from training.promotions.record import JUDGED
 from training.report.pages import comparison_lines, comparison_page
 from training.workflows.evaluate import run_evaluate
 from training.workflows.studies import run_compare
@@ -42,9 +43,7 @@ def test_pairs_are_promoted_by_the_reciprocal_rank(
     assert "is above 7.8 with" in first.decision.reasons[0]  # (1 + 1/2 + ... + 1/60) / 60
     second = promote(client, "linker", "2", lake=pairs, say=print)
     assert not second.decision.is_promoted
-    judgement = record_of(client, "linker").judgement("2")
-    assert judgement is not None
-    stored = judgement.decision
+    stored = record_of(client, "linker").about("2", JUDGED)[-1].decision
     assert stored["measure"] == "reciprocal_rank" and stored["policy"]["measure"] == "auto"
     assert "worse than the champion: reciprocal rank differs by -" in stored["reasons"][1]
 
@@ -59,15 +58,14 @@ def test_a_policy_names_the_measure_its_minima_and_guards(
 ) -> None:
     for folder in (untrained, trained, untrained):
         register_model(folder)
-    at_ten = Policy(measure=Measure.RECALL_AT_10, minimum=Minimum(recall_at_1=100, recall_at_10=50))
-    refused = promote(client, "linker", "2", lake=pairs, policy=at_ten, say=print)
-    assert refused.decision.measure is Measure.RECALL_AT_10
+    policy = Policy(measure=Measure.RECIPROCAL_RANK, minimum=Minimum(reciprocal_rank=100))
+    refused = promote(client, "linker", "2", lake=pairs, policy=policy, say=print)
+    assert refused.decision.measure is Measure.RECIPROCAL_RANK
     assert {check.name: check.is_passed for check in refused.decision.checks} == {
         "random": True,
         "champion": True,
         "documents": True,
-        "minimum recall_at_1": False,
-        "minimum recall_at_10": True,
+        "minimum reciprocal_rank": False,
         "latest": True,
     }
     with pytest.raises(

@@ -26,7 +26,7 @@ from training.mlflow.registry import find_version
 from training.model import LinkModel
 from training.promotions.keys import make_key
 from training.promotions.proof import championships
-from training.promotions.record import TAINTED
+from training.promotions.record import CHANGED, JUDGED, TAINTED
 from training.recipes import RECIPES
 
 Register = Callable[[Path], str]
@@ -37,9 +37,7 @@ def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
 
 
 def _stored(client: mlflow.MlflowClient, version: str) -> dict[str, object]:
-    judgement = record_of(client, "linker").judgement(version)
-    assert judgement is not None
-    return dict(judgement.decision)
+    return dict(record_of(client, "linker").about(version, CHANGED, JUDGED)[-1].decision)
 
 
 def test_first_champion_then_an_equal_one_and_a_worse_one(
@@ -220,8 +218,8 @@ def test_documents_that_chose_an_epoch_judge_no_candidate(
         ([], "val", Measure.AUC, False),  # by a loss that reads no links
         ([select + "retrieval"], "val", Measure.AUC, False),  # by ranks, and judged by links
         ([select + "retrieval"], "val", Measure.RECIPROCAL_RANK, True),
-        ([select + "median-rank"], "val", Measure.RECALL_AT_5, True),
-        ([select + "median-rank"], "test", Measure.RECALL_AT_5, False),
+        ([select + "median-rank"], "val", Measure.RECIPROCAL_RANK, True),
+        ([select + "median-rank"], "test", Measure.RECIPROCAL_RANK, False),
     ):
         model = replace(card, config=override(RECIPES["hessel-2019"](), settings))
         for dataset in ("synthetic@v1", "synthetic@v2", "other@v1"):  # the target, or a guard
@@ -300,7 +298,7 @@ def test_a_version_that_was_scored_on_the_documents_of_the_gate_counts_as_a_cand
     assert [look("2", "test"), look("1"), look("2"), look("2")] == [1, 1, 2, 2]
     record = record_of(client, "linker")
     assert record.attempt("3", "synthetic@v1", "val") == 2 and record.attempt("2", "synthetic@v1", "val") == 1
-    assert record.judgement("2") is None  # it was not judged
+    assert not record.about("2", JUDGED)
 
 
 def test_a_tainted_champion_cannot_come_back(

@@ -62,7 +62,7 @@ def _readings(home: Path, **model: Any) -> object:
         [record.attempt(each, "diy@v1", "val") for each in versions],
         [record.approvals(each) for each in versions],
         [record.taint(each) for each in versions],
-        [record.policy(each) for each in versions],
+        [promotion.policy for each in versions if (promotion := record.promotion(each))],
         championships(record),
         [each.predicate for each in trusted_statements(Folder(str(home)), KEYS)],
     )

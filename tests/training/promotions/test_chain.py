@@ -134,7 +134,7 @@ def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path, monkeypatch: pyt
     assert [each.keyid for each in trusted_keys(default_trust())] == [key.keyid]
     assert [each.keyid for each in trusted_keys([tmp_path / "keys"])] == [key.keyid]
     text = key_path().read_bytes()
-    with pytest.raises(UsageError, match="a key is there already; it is kept"):
+    with pytest.raises(UsageError, match="no key was made; what is there is kept: File exists"):
         make_key(key_path())
     assert key_path().read_bytes() == text
 

@@ -67,7 +67,7 @@ def test_a_number_is_no_identity(tmp_path: Path, other: ModelVersion | None) -> 
     state(tmp_path, CHANGED, "2", champions=["2", "1"], decision=decided("2", None, None, "2"))
     model = registered(tmp_path, aliases={"champion": "2"})
     there, gone = read_record(model), registered(tmp_path, aliases={"champion": "2"}, versions={"1": version("1")})
-    assert there.number("champion") == "2" and there.judgement("2") and there.approvals("2") and there.taint("2")
+    assert there.number("champion") == "2" and there.promotion("2") and there.approvals("2") and there.taint("2")
     if other is not None:
         gone.versions["2"] = other  # type: ignore[index]
     record = read_record(gone)
@@ -75,7 +75,7 @@ def test_a_number_is_no_identity(tmp_path: Path, other: ModelVersion | None) -> 
     with pytest.raises(IntegrityError, match=r"000004\.json: names models:/linker/2, and .* multilink rollback"):
         record.number("champion")
     if other is not None:
-        assert not record.approvals("2") and record.judgement("2") is record.promotion("2") is record.taint("2") is None
+        assert not record.approvals("2") and record.promotion("2") is record.taint("2") is None
         assert record.attempt("2", "diy@v1", "val") == 1
 
 
@@ -93,8 +93,7 @@ def test_the_best_champion_and_how_many_candidates_it_has_met(tmp_path: Path) ->
     assert (record().best, record().attempt("2", "diy@v1", "val")) == ("1", 3)  # beside another champion
     state(tmp_path, CHANGED, "4", champions=["4", "3", "1"], decision=decided("4", "3", "1", "4"))
     assert (record().best, record().attempt("5", "diy@v1", "val")) == ("4", 1)
-    judged = record().judgement("2")
-    assert judged is not None and judged.decision["champion_before"] == "1"
+    assert record().about("2", JUDGED)[-1].decision["champion_before"] == "1"
 
 
 def test_a_candidate_that_was_chosen_from_several_counts_as_all_of_them(tmp_path: Path) -> None:
