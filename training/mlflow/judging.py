@@ -48,8 +48,9 @@ from training.config import Select
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model
 from training.loop.context import choose_device
+from training.metrics.intervals import Interval
 from training.metrics.preference import Preference
-from training.mlflow.gate import Check, Contest, Decision, contest_of, decide, refuse
+from training.mlflow.gate import Contest, Decision, contest_of, decide, refuse
 from training.mlflow.loading import LoadedModel, load_version
 from training.mlflow.policy import By, Guard, Measure, Policy
 from training.mlflow.registry import DATASET_DIGEST_TAG, registered
@@ -352,13 +353,13 @@ def _compare(decision: Decision, was: Mapping[str, Any], where: str, *, toleranc
     if recorded.keys() != found.keys():
         raise IntegrityError(f"{where}: expected the conditions {', '.join(recorded)}, found {', '.join(found)}")
     for name, check in found.items():
-        if check.is_passed != recorded[name]["is_passed"] or _distance(check, recorded[name]) > tolerance:
+        is_near = _is_near(check.measured, recorded[name]["measured"], tolerance)
+        if check.is_passed != recorded[name]["is_passed"] or not is_near:
             raise IntegrityError(f"{where}: expected {recorded[name]['reason']}; judged again: {check.reason}")
 
 
-def _distance(check: Check, recorded: Mapping[str, Any]) -> float:
-    """Return how far apart the means of a condition are, percentage points."""
-    measured = recorded["measured"]
-    if check.measured is None or measured is None:
-        return 0.0 if check.measured is None and measured is None else float("inf")
-    return abs(check.measured.mean - float(measured["mean"]))
+def _is_near(found: Interval | None, recorded: Mapping[str, Any] | None, tolerance: float) -> bool:
+    """Return whether two means are at most so many percentage points apart; no mean is near to no mean alone."""
+    if found is None or recorded is None:
+        return found is recorded
+    return abs(found.mean - float(recorded["mean"])) <= tolerance

@@ -297,10 +297,9 @@ def load_nostruct(client: mlflow.MlflowClient, loaded: LoadedModel, reference: s
         raise UsageError("it is the model that is judged")
     dataset, _, version = reference.partition("@")
     name = model_name(dataset, NOSTRUCT)
-    found = versions(client, name=name, **{VERSION_TAG: version})
-    if not found:
-        raise UsageError(f"no model {name} of this data set version is registered")
-    try:
-        return load_version(found[0]).model, f"version {found[0].version}"
-    except (UsageError, IntegrityError) as problem:
-        raise UsageError(f"{found[0].uri} cannot be loaded: {problem}") from problem
+    for found in versions(client, name=name, **{VERSION_TAG: version}):
+        try:
+            return load_version(found).model, f"version {found.version}"
+        except (UsageError, IntegrityError) as problem:
+            raise UsageError(f"{found.uri} cannot be loaded: {problem}") from problem
+    raise UsageError(f"no model {name} of this data set version is registered")
