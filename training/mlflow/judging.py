@@ -361,5 +361,5 @@ def _compare(decision: Decision, was: Mapping[str, Any], where: str, *, toleranc
 def _is_near(found: Interval | None, recorded: Mapping[str, Any] | None, tolerance: float) -> bool:
     """Return whether two means are at most so many percentage points apart; no mean is near to no mean alone."""
     if found is None or recorded is None:
-        return found is recorded
+        return found is None and recorded is None
     return abs(found.mean - float(recorded["mean"])) <= tolerance
