@@ -350,7 +350,7 @@ def test_an_error_is_json_too_where_that_is_asked_for(within: Run, tmp_path: Pat
         (["train"], "Missing option '--lake'"),
         (["link", "--input", "none.jsonl", "--output", "o", "--model", "class-names"], "none.jsonl: no such file"),
         (["build", "documents", "--set", f"source.documents={own}", "--lake", f"{own}/lake"], "Not a directory"),
-        (["demo", "--workspace", own], "Not a directory"),
+        (["demo", "--workspace", own], "File exists"),
         (["link", "--model", "class-names", "--input", documents, "--output", "/proc/links.parquet"], "/proc/"),
         (["link", "--model", "class-names", "--input", tmp_path / "empty", "--output", "o"], "found no file"),
     ):
