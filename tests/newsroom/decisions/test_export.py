@@ -29,7 +29,6 @@ def exported(built: Archive, folder: Path, *options: str) -> list[dict[str, Any]
     return [json.loads(line) for line in (folder / "documents.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.trial
 def test_a_choice_is_found_in_the_data_set_that_is_built_of_it(
     built: Archive, log: Store, command: Multilink, tmp_path: Path
 ) -> None:

@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 import sqlalchemy as sql
 
+from newsroom.decisions import store
 from newsroom.decisions.database import database_in, open_database
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
 from newsroom.decisions.store import Article, ConflictError, Store
@@ -68,6 +70,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
     with Store(open_database(address)) as log:
+        upload, secret = log.keep_upload(b"picture"), log.secret()
         first = log.decide(CHOICE, RANKING)
         rejected = log.decide(
             Decision(
@@ -83,6 +86,7 @@ def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
         == article_digest({"headline": "Flut in Köln", "body": "Der Rhein steigt.\x00"})
     )
     with Store(open_database(address)) as log:
+        assert (log.keep_upload(b"picture"), log.upload(upload), log.secret()) == (upload, b"picture", secret)
         assert list(log.decisions()) == [first, rejected, link]
         assert list(log.decisions(article=RANKING.article)) == [first, rejected]
         assert log.latest(2) == [link, rejected] and log.latest(5, before=3) == [rejected, first]
@@ -178,21 +182,6 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(address: str) -
         assert log.decide(CHOICE, RANKING).number > found[-1].number  # and it goes on
 
 
-def test_processes_and_threads_write_at_once(address: str) -> None:
-    environment = os.environ | {"PYTHONPATH": _root()}
-    commands = [[sys.executable, "-c", WRITER, address, "15", name] for name in "ab"]
-    with ExitStack() as stack:
-        started = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True, env=environment) for each in commands]
-        writers = [stack.enter_context(each) for each in started]
-        log = stack.enter_context(Store(open_database(address)))
-        threads = stack.enter_context(ThreadPoolExecutor(4))
-        own = list(threads.map(lambda _: log.decide(CHOICE, RANKING).number, range(20)))
-        told = [int(line) for writer in writers for line in writer.communicate(timeout=120)[0].split()]
-        assert all(writer.returncode == 0 for writer in writers)
-        assert sorted([*own, *told]) == sorted(each.number for each in log.decisions())
-        assert len(set(own + told)) == 50
-
-
 def test_pages_that_start_at_once_make_the_tables_once(address: str) -> None:
     """And one that is ready writes while the others look whether all is there."""
     together = Barrier(8)
@@ -207,6 +196,23 @@ def test_pages_that_start_at_once_make_the_tables_once(address: str) -> None:
         told = [number for numbers in threads.map(started, range(8)) for number in numbers]
     with Store(open_database(address)) as log:
         assert sorted(told) == [each.number for each in log.decisions()] and len(set(told)) == 40
+
+
+def test_what_nobody_decided_on_expires(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store(open_database(address)) as opened:
+        unused, used, upload = {"headline": "unused"}, {"headline": "used"}, opened.keep_upload(b"picture")
+        keys = [opened.keep_article(Article(texts=texts)) for texts in (unused, used)]
+        picture = ShownPicture(image="a" * 64, score=1.0)
+        ranking = Ranking(texts=used, models=("m",), dataset="d@1", pictures=(picture,))
+        opened.decide(Decision(action=Action.REJECT, reason=Objection.USED, image="a" * 64, dataset="d@1"), ranking)
+        assert opened.expire(30) == 0
+        monkeypatch.setattr(store, "_now", lambda shift=timedelta(): f"{3000 + shift.days}-01-01")
+        new = opened.keep_article(Article(texts={"headline": "new"}))
+        assert opened.expire(0) == 2  # the unused text and the picture; the newest stay
+        assert opened.article(keys[1]).texts == used and opened.article(new)
+        for gone, find in ((keys[0], opened.article), (upload, opened.upload)):
+            with pytest.raises(NotFoundError, match="it was deleted or never saved"):
+                find(gone)
 
 
 def _root() -> str:

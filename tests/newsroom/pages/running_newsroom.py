@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 NEWS = ROOT / "tests" / "replay" / "recording" / "news"
+LINES = (NEWS / "articles.jsonl").read_text(encoding="utf-8").splitlines()
+ARTICLES = {row["id"]: row for row in map(json.loads, LINES)}
 EVIL = '"><script>window.harmed = 1</script><img src=x onerror="window.harmed = 2">'
 EVIL_NAME = "<img src=x onerror=window.harmed=3>.jpg"
 EPOCHS = 8
@@ -58,6 +60,15 @@ class Newsroom(Server):
     folder: str
     news: str
     evil: str
+
+    @property
+    def lake(self) -> Path:
+        return Path(self.folder).parents[3]
+
+    def alone(self, folder: Path, **options: str) -> PagesSettings:
+        """Return settings of pages of the news alone, with a database in a folder."""
+        store = f"sqlite:///{folder}/p.sqlite"
+        return PagesSettings(lake=str(self.lake), store=store, indexes=(self.folder,), **options)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from running_newsroom import EVIL, Newsroom, check_page, focused, searched, shown
+from running_newsroom import ARTICLES, EVIL, Newsroom, check_page, focused, searched, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def test_an_editor_needs_no_mouse(page: Page, newsroom: Newsroom) -> None:
     page.wait_for_selector("#w-headline-2.out")
     assert "leave=headline.2" in page.url and shown(page.content()) != before
     assert focused(page) == "w-headline-2"  # where the editor was
-    assert "of 360" in str(page.text_content("#announced"))
+    assert f"of {len(ARTICLES)}" in str(page.text_content("#announced"))
     page.keyboard.press("Enter")
     page.wait_for_selector("#w-headline-2:not(.out)")
     assert shown(page.content()) == before

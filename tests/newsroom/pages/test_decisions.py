@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import html
-import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 import pytest
-from running_newsroom import ROOT, Newsroom, Rivals, button, decide, searched, served, shown
+from running_newsroom import Newsroom, Rivals, button, decide, searched, served, shown
 
 from newsroom.decisions.database import open_database
 from newsroom.decisions.records import Action, Decision, Objection, Ranking
 from newsroom.decisions.store import Store
-from newsroom.pages.state import PagesSettings
 from newsroom.search.archive import Archive
 
 ARTICLE = {
@@ -32,22 +26,12 @@ ARTICLE = {
 pytestmark = pytest.mark.slow  # builds the news and trains on them
 
 
-def lake_of(newsroom: Newsroom) -> Path:
-    return Path(newsroom.folder).parents[3]
-
-
 def logged(newsroom: Newsroom) -> list[tuple[Decision, Ranking]]:
     """Return what is in the log, with the rankings."""
-    with Store(open_database(f"sqlite:///{lake_of(newsroom).parent}/pages.sqlite", must_exist=True)) as log:
+    with Store(open_database(f"sqlite:///{newsroom.lake.parent}/pages.sqlite", must_exist=True)) as log:
         found = list(log.decisions())
         rankings = log.rankings(each.ranking for each in found)
         return [(each, rankings[each.ranking]) for each in found]
-
-
-def alone(newsroom: Newsroom, folder: Path) -> PagesSettings:
-    """Return settings of pages with one index and a database of their own."""
-    store = f"sqlite:///{folder}/p.sqlite"
-    return PagesSettings(lake=str(lake_of(newsroom)), store=store, indexes=(newsroom.folder,))
 
 
 def here(answer: httpx.Response) -> str:
@@ -88,7 +72,6 @@ def test_what_a_page_does_not_show_cannot_be_decided(newsroom: Newsroom) -> None
     before = len(logged(newsroom))
     with newsroom.client() as client:
         page = searched(client, ARTICLE, index=newsroom.news)
-        page = client.get(f"{page.url}")
         image = shown(page.text)[0]
         right = button(page.text, image, "choose")
         assert right is not None
@@ -112,8 +95,6 @@ def test_what_a_page_does_not_show_cannot_be_decided(newsroom: Newsroom) -> None
             answer = client.post("/decisions", data={**right, **wrong})
             assert answer.status_code == 400, (wrong, answer.text[-500:])
             assert "Traceback" not in answer.text and "<script>" not in answer.text.replace("<script src", "")
-        for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
-            assert client.post("/decisions", data=right, headers=headers).status_code == 403
         for number in ("x", "0", str(10**12)):
             assert client.post("/decisions/undo", data={"number": number}).status_code == 400
         assert client.get("/decisions?before=x").status_code == 400
@@ -125,7 +106,6 @@ def test_a_click_searches_nothing(newsroom: Newsroom) -> None:
     folder = Path(newsroom.folder)
     with newsroom.client() as client:
         page = searched(client, {"headline": "A heron."}, index=newsroom.news)
-        page = client.get(f"{page.url}")
         image = shown(page.text)[1]
         folder.rename(folder.with_name("away"))
         try:
@@ -141,7 +121,7 @@ def test_a_click_searches_nothing(newsroom: Newsroom) -> None:
 
 def test_a_stale_tab_undoes_nothing(newsroom: Newsroom) -> None:
     with newsroom.client() as client:
-        first = client.get(f"{searched(client, {'headline': 'An onion, seen twice.'}, index=newsroom.news).url}")
+        first = searched(client, {"headline": "An onion, seen twice."}, index=newsroom.news)
         image = shown(first.text)[0]
         second = decide(client, first, image, "choose")
         assert button(second.text, image, "choose") is None and button(second.text, image, "withdraw")
@@ -165,7 +145,6 @@ def test_undo_puts_back_what_stood_and_says_what_it_does(newsroom: Newsroom) -> 
 
     with newsroom.client() as client:
         page = searched(client, {"headline": "A camera, to be undone."}, index=newsroom.news)
-        page = client.get(f"{page.url}")
         assert 'id="undo"' not in page.text
         images = shown(page.text)
         page = decide(client, page, images[0], "reject", reason="rights", note="n")
@@ -186,7 +165,6 @@ def test_a_rejection_without_a_reason_is_asked_for_one(newsroom: Newsroom) -> No
     before = len(logged(newsroom))
     with newsroom.client() as client:
         page = searched(client, {"headline": "A cone."}, index=newsroom.news)
-        page = client.get(f"{page.url}")
         question = decide(client, page, shown(page.text)[0], "reject")
         assert question.status_code == 200 and 'name="reason"' in question.text and len(logged(newsroom)) == before
         answered = decide(client, question, shown(page.text)[0], "reject", reason="quality")
@@ -194,52 +172,11 @@ def test_a_rejection_without_a_reason_is_asked_for_one(newsroom: Newsroom) -> No
 
 
 def test_who_decided_is_whom_the_proxy_names(newsroom: Newsroom, tmp_path: Path) -> None:
-    settings = PagesSettings(
-        lake=str(lake_of(newsroom)),
-        store=f"sqlite:///{tmp_path}/p.sqlite",
-        indexes=(newsroom.folder,),
-        user_header="X-User",
-    )
+    settings = newsroom.alone(tmp_path, user_header="X-User")
     with served(settings) as server, server.client(headers={"X-User": "Jo\tDöe".encode()}) as client:
         page = searched(client, ARTICLE)
         page = decide(client, page, shown(page.text)[0], "shortlist")
         assert "by Jo D" in page.text
-
-
-@pytest.mark.trial
-def test_nothing_acknowledged_is_lost_when_the_pages_are_killed(newsroom: Newsroom, tmp_path: Path) -> None:
-    """The command itself, killed while browsers write."""
-    store = f"sqlite:///{tmp_path}/killed.sqlite"
-    command = [
-        sys.executable,
-        "-m",
-        "orchestration",
-        "pages",
-        "--lake",
-        str(lake_of(newsroom)),
-        "--index",
-        newsroom.folder,
-    ]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MULTILINK")}
-    with subprocess.Popen(
-        [*command, "--index", newsroom.folder, "--port", "0", "--store", store, "--json"],
-        stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT)},
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        summary = next(line for line in process.stdout if line.startswith("{"))
-        url, acknowledged = json.loads(summary)["address"], []
-        try:
-            with httpx.Client(base_url=url, timeout=120, follow_redirects=True) as client:
-                page = searched(client, ARTICLE)
-                for image in shown(page.text)[:6]:
-                    assert decide(client, page, image, "shortlist").status_code == 200
-                    acknowledged.append(image)
-        finally:
-            process.kill()
-    assert process.returncode == -signal.SIGKILL
-    with Store(open_database(store, must_exist=True)) as log:
-        found = list(log.decisions())
-        assert [each.image for each in found] == acknowledged and log.rankings([found[0].ranking])
 
 
 def test_champion_and_challenger_are_compared_blind(rivals: Rivals) -> None:
@@ -260,27 +197,19 @@ def test_champion_and_challenger_are_compared_blind(rivals: Rivals) -> None:
         result = client.get("/comparison").text
         assert "No difference is shown yet" in result and result.count("won 1 article<") == 1
         assert "models:/" not in client.get("/decisions").text
+        assert (
+            f'data-place="{images[0]}' in client.get(f"/placement/{key}").text
+        )  # what was chosen blind was chosen, too
     with Store(open_database(rivals.store)) as log:
         decision = next(each for each in log.decisions() if each.is_blind)
         ranking = log.rankings([decision.ranking])[decision.ranking]
     assert decision.model == "" and ranking.models == ("models:/searcher/1", "models:/searcher/2")
-    tops = {}
-    for number, index in enumerate(rivals.indexes, start=1):
-        with Archive(index) as opened:
-            top = opened.search(**ARTICLE, language="en", top=100).images
-            tops[f"models:/searcher/{number}"] = [each.picture.image for each in top]
-    before: list[str] = []
-    for each in ranking.pictures:  # each model gave its best that was not there yet
-        assert each.image == next(image for image in tops[each.model] if image not in before)
-        assert each.similarity is None and each.probability is None
-        before.append(each.image)
+    assert [each.image for each in ranking.pictures] == images
+    assert {each.model for each in ranking.pictures} == {*ranking.models}
 
 
 def test_a_comparison_of_one_model_is_refused(newsroom: Newsroom, tmp_path: Path) -> None:
-    settings = PagesSettings(
-        lake=str(lake_of(newsroom)), store=f"sqlite:///{tmp_path}/p.sqlite", indexes=(newsroom.folder,)
-    )
-    with served(settings) as server, server.client() as client:
+    with served(newsroom.alone(tmp_path)) as server, server.client() as client:
         key = here(searched(client, ARTICLE)).split("/")[2].partition("?")[0]
         assert client.get(f"/comparison/{key}").status_code == 404
         page = client.get("/comparison").text

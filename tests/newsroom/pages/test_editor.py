@@ -1,23 +1,12 @@
-"""An editor's work in a real Chromium: from a pasted article to the data set that is made of the decision."""
+"""An editor's decisions in a real Chromiumby keys and by the mouse; and pictures beside paragraphs."""
 
 from __future__ import annotations
 
-import json
-import re
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from editor_task import EditorTask
 from running_newsroom import Newsroom, Rivals, check_page, focused, searched, shown
-
-from multilink.datasets import open_dataset
-from newsroom.decisions.database import open_database
-from newsroom.decisions.records import Action, article_digest
-from newsroom.decisions.store import Store
-from orchestration.cli import run
-from schemas.features import column_to_vectors
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -36,49 +25,11 @@ def address(newsroom: Newsroom, lead: str) -> str:
         return f"{searched(client, {**TEXTS, 'lead': lead}, index=newsroom.news).url}"
 
 
-def test_a_pasted_article_becomes_a_decision_in_the_exported_data_set(
-    page: Page, newsroom: Newsroom, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page.goto(f"{newsroom.url}/?index={newsroom.news}")
-    page.fill("#pasted", "\n\n".join(TEXTS.values()))
-    with page.expect_navigation():
-        page.get_by_role("button", name="Find pictures").click()
-    before = str(page.text_content("[data-announce]"))
-    page.locator(".names a.chip", has_text="Graz").first.click()
-    page.wait_for_selector(".names a.chip.on")
-    page.wait_for_selector("a.open")
-    assert page.text_content("[data-announce]") != before
-    image = shown(page.content())[1]
-    page.focus(f"#choose-{image[:12]}")
-    page.keyboard.press("Enter")
-    page.wait_for_selector(f"#decide-{image[:12]}[data-standing=choose]")
-    assert focused(page) == f"choose-{image[:12]}" and "entity=Graz" in page.url  # the editor stays where he was
-    page.goto(f"{newsroom.url}/decisions")
-    assert page.locator("td", has_text="chosen").count() >= 1
-    assert page.locator(f"img[src*='{image}']").first.evaluate("each => each.naturalWidth") > 0
-
-    lake = Path(newsroom.folder).parents[3]
-    store = ["--lake", str(lake), "--store", f"sqlite:///{lake.parent}/pages.sqlite"]
-    assert run(["decisions", "export", *store, "--output", str(tmp_path), "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert run([*summary["build"], "--set", "features.sentences=[]"]) == 0
-    dataset = open_dataset("decisions", lake=str(lake))
-    rows = [row for split in dataset.splits for row in dataset.table("documents", split=split).to_pylist()]
-    (row,) = [row for row in rows if row["sentences"][0]["text"] == TEXTS["headline"]]
-    assert {(each["sentence"], each["image"]) for each in row["links"]} == {(0, 0), (1, 0), (2, 0)}
-    exported = [json.loads(line) for line in Path(summary["path"]).read_text(encoding="utf-8").splitlines()]
-    (record,) = [each for each in exported if each["sentences"][0]["text"] == TEXTS["headline"]]
-    assert Path(record["images"][0]["path"]).stem == image and row["language"] == "de"
-    table = dataset.table("images", split=row["split"])
-    assert column_to_vectors(table.column("features.efficientnet-lite0")).shape == (len(table), 1280)
-
-
 def test_a_picture_is_rejected_with_a_reason_by_keys_alone(page: Page, newsroom: Newsroom) -> None:
     page.goto(address(newsroom, "Abgelehnt."))
     image = shown(page.content())[3][:12]
-    page.focus(f"#reject-{image}")
-    page.keyboard.press("Enter")
-    page.wait_for_selector(f"#reason-{image}")
+    page.focus(f"#open-{image}")
+    page.keyboard.press("x")
     page.wait_for_selector(f"#reason-{image}:focus")
     page.keyboard.type("wrong place")
     page.keyboard.press("Tab")
@@ -89,7 +40,8 @@ def test_a_picture_is_rejected_with_a_reason_by_keys_alone(page: Page, newsroom:
     assert page.text_content(f"#decide-{image} .state") == "Rejected: wrong place"
     page.reload()
     assert page.text_content(f"#decide-{image} .state") == "Rejected: wrong place"
-    page.click(f"#reject-{image}")  # and taken back
+    page.focus(f"#open-{image}")
+    page.keyboard.press("t")  # and taken back
     page.wait_for_selector(f"#decide-{image}[data-standing='']")
 
 
@@ -172,24 +124,6 @@ def test_pictures_are_dragged_to_paragraphs_and_moved_by_keys(page: Page, newsro
     assert page.locator(".placed").count() == 2
 
 
-def test_without_a_script_forms_and_links_do_the_same(browser: Browser, newsroom: Newsroom) -> None:
-    context = browser.new_context(java_script_enabled=False, locale="de")
-    page = context.new_page()
-    page.goto(address(newsroom, "Ohne Skript."))
-    image = shown(page.content())[5][:12]
-    page.click(f"#shortlist-{image}")
-    page.wait_for_selector(f"#decide-{image}[data-standing=shortlist]")
-    assert page.url.endswith(f"#decide-{image}")
-    page.click("#to-placement")
-    page.locator(f"#at-{image}").get_by_role("link", name=re.compile("Hinauf|Hinunter")).first.click()
-    assert "place=" in page.url and page.locator(f"#at-{image}").count() == 1
-    page.go_back()
-    page.go_back()
-    page.click(f"#shortlist-{image}")
-    page.wait_for_selector(f"#decide-{image}[data-standing='']")
-    context.close()
-
-
 def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser, rivals: Rivals) -> None:
     context = browser.new_context(viewport={"width": 1400, "height": 1000}, locale="fr")
     page = context.new_page()
@@ -197,28 +131,13 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
         key = searched(client, TEXTS).url.path.split("/")[2]
         images = shown(client.get(f"/comparison/{key}").text)
     page.goto(f"{rivals.url}/comparison/{key}")
-    for action, image in zip(("choose", "shortlist"), images[2:4], strict=True):
-        page.click(f"#{action}-{image[:12]}")
+    for letter, action, image in (("c", "choose", images[2]), ("s", "shortlist", images[3])):
+        page.focus(f"li:has(#decide-{image[:12]}) a.open")
+        page.keyboard.press(letter)
         page.wait_for_selector(f"#decide-{image[:12]}[data-standing={action}]")
     page.wait_for_selector(".htmx-request, .htmx-swapping, .htmx-settling", state="detached")
     places = f"place={images[0]}&place={images[1]}:1&place={images[2]}:-"
     check_page(page)
-    for path in ("/comparison", "/decisions", f"/placement/{key}?{places}", f"/articles/{key}"):
+    for path in ("/comparison", "/decisions", f"/placement/{key}?{places}"):
         check_page(page, rivals.url + path)
     context.close()
-
-
-def test_a_whole_task_needs_no_mouse(page: Page, rivals: Rivals) -> None:
-    """Paste, filter, choose, undo, compare blind, place."""
-    task = EditorTask(page)
-    texts = {**TEXTS, "headline": "Ohne Maus."}
-    image = task.run(rivals.url, texts)
-    steps = "paste", "filter", "choose", "choose another", "undo", "compare", "choose blind", "place", "move"
-    assert task.steps == [*steps]
-    with Store(open_database(rivals.store)) as log:
-        decided = [(each.action, each.image, each.is_blind) for each in log.decisions(article=article_digest(texts))]
-    chosen, other, back, blind = decided
-    assert chosen == (Action.CHOOSE, image, False) and other[0] is Action.CHOOSE
-    assert back == (Action.WITHDRAW, other[1], False) and blind[0] is Action.CHOOSE and blind[2]
-    placed = {picture for there in beside(page).values() for picture in there}
-    assert placed == {image[:12], blind[1][:12]}  # what was chosen blind was chosen, too

@@ -96,16 +96,12 @@ def test_a_login_behind_tls_and_below_a_path(plain: PagesSettings, tmp_path: Pat
 
 @pytest.mark.slow
 def test_an_editor_works_behind_a_proxy_that_names_him(newsroom: Newsroom, tmp_path: Path) -> None:
-    lake = Path(newsroom.folder).parents[3]
-    settings = PagesSettings(
-        lake=str(lake), store=f"sqlite:///{tmp_path}/p.sqlite", indexes=(newsroom.folder,),
-        user_header="X-Forwarded-User", root_path=ROOT_PATH,
-    )  # fmt: skip
+    settings = newsroom.alone(tmp_path, user_header="X-Forwarded-User", root_path=ROOT_PATH)
     with served(settings) as server, proxied(server, tmp_path, "ada") as client:
         client.follow_redirects = True
         assert httpx.get(server.url).status_code == 401
         client.base_url = f"{client.base_url}{ROOT_PATH}"
-        page = client.get(f"{searched(client, {'headline': 'A heron.'}).url.path.removeprefix(ROOT_PATH)}")
+        page = searched(client, {"headline": "A heron."})
         images = shown(page.text)
         addresses = re.findall(r'(?:href|src|action|hx-[a-z]+)="(/[^"]*)"', page.text)
         assert len(images) == 12 and all(address.startswith(f"{ROOT_PATH}/") for address in addresses)

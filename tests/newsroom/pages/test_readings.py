@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -59,7 +58,7 @@ def test_the_footer_of_a_part_is_read_once(newsroom: Newsroom, opened: Opened, m
         read.extend([stream] * (metadata is None))
         return make(stream, metadata=metadata)
 
-    lake = Lake.at(str(Path(newsroom.folder).parents[3]))
+    lake = Lake.at(str(newsroom.lake))
     with newsroom.client() as client:
         page = searched(client, {"headline": "Ein Bild."}, index=newsroom.news, n="48")
     pictures = search_jobs.look_up(opened, shown(page.text))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi import HTTPException
+from running_newsroom import ARTICLES
 
 from newsroom.pages.archives import Choice
 from newsroom.pages.searches import Opened, Searches
@@ -198,7 +199,7 @@ def test_an_index_that_opens_slower_than_a_visitor_waits_is_open_for_the_next(
         await asyncio.sleep(0.1)
         go.touch()
         pid, images = await following
-        assert images == 360 and begun() == [pid]
+        assert images == len(ARTICLES) and begun() == [pid]
         assert len(searches.processes) == 1
 
     scene(act, processes=1)
@@ -214,16 +215,16 @@ def test_an_index_is_opened_beside_the_one_in_use(newsroom: Newsroom, tmp_path: 
     async def act(searches: Searches) -> None:
         await searches.prepare([first])
         old, images = await searches.run(Visitor(START_S), count, [first])
-        assert images == 360 and len(searches.processes) == 1
+        assert images == len(ARTICLES) and len(searches.processes) == 1
         opening = asyncio.create_task(searches.prepare([slow, first]))
         while not list(tmp_path.iterdir()):
             await asyncio.sleep(0.01)
-        assert [await searches.run(Visitor(START_S), count, [first]) for _ in range(20)] == [(old, 360)] * 20
+        assert [await searches.run(Visitor(START_S), count, [first]) for _ in range(20)] == [(old, len(ARTICLES))] * 20
         go.touch()
         await opening
         assert len(searches.processes) == 1  # the one before has ended: this machine may have no more at once
         new, images = await searches.run(Visitor(START_S), count, [second])
         assert images == 3 and new != old and not is_alive(old)
-        assert await searches.run(Visitor(START_S), count, [first]) == (new, 360)
+        assert await searches.run(Visitor(START_S), count, [first]) == (new, len(ARTICLES))
 
     scene(act, processes=1)

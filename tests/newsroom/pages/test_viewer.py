@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import html
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -52,8 +51,6 @@ from training.linking.versions import link_version, prepare_linking
 from training.loop.context import Context
 from training.loop.trainer import train
 from training.metrics.calibration import Calibration
-from training.mlflow.registering import register
-from training.mlflow.runs import connect, experiment_id
 from training.model import LinkModel, ModelCard
 from training.similarity.assignment import predicted_pairs
 from training.towers.vectors import LinearSettings, SentenceSettings
@@ -302,6 +299,12 @@ def test_links_below_the_threshold_are_there_but_hidden(site: Site) -> None:
         ("/datasets/synthetic/v1/leaks?kind=x", 400, "kind"),
         ("/datasets/synthetic/v1/samples?seed=-1", 400, "seed"),
         ("/pictures/synthetic@v1/..%2f..%2fetc%2fpasswd.jpg", 404, ""),
+        ("/pictures/synthetic@v1/abc.jpg?part=../../../../etc/passwd", 400, "name"),
+        ("/pictures/..%2f..@1/abc.jpg?part=x", 404, ""),
+        ("/static/../app.py", 404, ""),
+        ("/static/%2e%2e/app.py", 404, ""),
+        ("/articles/%2e%2e%2f%2e%2e%2fetc", 404, ""),
+        ("/images/x/y", 404, ""),
         ("/pictures/synthetic@v1/abc.jpg", 400, "name"),
         (f"/pictures/synthetic@v1/{'0' * 64}.jpg", 404, "no copy"),
     ],
@@ -325,7 +328,6 @@ def test_a_correction_is_a_decision_in_the_log(site: Site) -> None:
         values = {"model": MODELS[0], "document": "test-005", "correction": f"{sentence}-{image}-wrong"}
         beside = 1 - min(int(image), 1)
         target = "/links/synthetic/v1/corrections"
-        assert browser.post(target, data=values, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
         assert browser.post(target, data=values).status_code == 303
         assert browser.post(target, data=values | {"correction": "0-999-right"}).status_code == 400
         assert browser.post(target, data=values | {"document": "x"}).status_code == 400
@@ -542,15 +544,13 @@ def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
     assert "precision 90%: no threshold is shown to have it" in told
     assert run([*common, "--seed", "9"]) == 2
     assert "no image of this sample is labelled yet" in capsys.readouterr().err
-    _read_as_a_data_set(site, made, common, tmp_path, capsys)
+    _read_as_a_data_set(site, made, common, tmp_path)
     assert run(["measure", "third", *common[2:]]) == 2
     assert "links of this version: first-1, second-2" in capsys.readouterr().err
 
 
-def _read_as_a_data_set(
-    site: Site, made: list[Decision], command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What people said are the links of a data set, which an evaluation and the gate read."""
+def _read_as_a_data_set(site: Site, made: list[Decision], command: list[str], folder: Path) -> None:
+    """What people said are the links of a data set, which an evaluation reads."""
     shutil.copytree(site.lake.root.uri, folder / "lake")
     lake = Lake.at(str(folder / "lake"))
     command = [lake.root.uri if each == site.lake.root.uri else each for each in command]
@@ -576,16 +576,6 @@ def _read_as_a_data_set(
         row["id"] for row in rows if row["links"] and splits[row["id"]] == "train" and len(row["sentences"]) > 1
     }
     assert scored.document_auc.keys() == with_auc
-    site.models[MODELS[0]].save(folder / "model")
-    client = connect(f"sqlite:///{folder}/mlflow.db")
-    made_by = client.create_run(experiment_id(client, "multilink-synthetic")).info.run_id
-    tags = {"dataset": "synthetic", "dataset_version": "v1", "lake": lake.root.uri}
-    register(client, folder / "model", name="linker", run_id=made_by, tags=tags)
-    (folder / "policy.toml").write_text('split = "train"\nmin_documents = 1\n')
-    command = ["promote", "--model", "linker", "--version", "1", "--dataset", "people", "--dry-run", "--json"]
-    assert run([*command, "--policy", f"{folder}/policy.toml", "--tracking-uri", client.tracking_uri]) in (0, 1)
-    decision = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (decision["dataset"], decision["documents"]) == (f"people@{version}", len(with_auc))
 
 
 def _rows_by_split(site: Site) -> dict[str, list[dict[str, Any]]]:
@@ -637,8 +627,6 @@ def test_a_label_that_the_page_cannot_give_is_refused(site: Site) -> None:
         (row,) = re.findall(r'data-row="(\d+)"', text)
         for values in ({"row": row, "answer": "999"}, {"row": "999999", "answer": "0"}, {"row": row}, {"answer": "0"}):
             assert browser.post(target, data=values).status_code == 400
-        sent = {"row": row, "answer": "none-fits"}
-        assert browser.post(target, data=sent, headers={"Origin": "https://evil.example"}).status_code == 403
         assert browser.get(target.replace("count=5", "count=0")).status_code == 400
         assert browser.get(target).text.count(f'data-row="{row}"') == 1
 
