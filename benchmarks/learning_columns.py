@@ -1,7 +1,8 @@
 """The feature columns of the data sets of `benchmarks/learning.py`."""
 
 VECTORS, REGIONS, CLASSES, SENTENCES = "efficientnet-lite0", "grid", "efficientnet-lite0-classes", "use-multilingual"
-VIEWS = (f"{VECTORS}-mirrored", f"{VECTORS}-middle", "colour-shape")  # beside the vectors
+MIDDLE = f"{VECTORS}-middle"
+VIEWS = (f"{VECTORS}-mirrored", MIDDLE, "colour-shape")  # beside the vectors
 NAMED = f"{VECTORS}-names"
 SECOND_SENTENCES = "all-minilm-l6-v2"
 COLUMNS = (

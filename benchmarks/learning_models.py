@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 
-from benchmarks.learning_columns import NAMED, SENTENCES, VECTORS, VIEWS
+from benchmarks.learning_columns import MIDDLE, NAMED, SENTENCES, VECTORS
 from pipelines.features.catalogue import STRONGEST
 from schemas.overrides import override
 from training.config import TrainConfig
@@ -72,20 +72,14 @@ def _more(data: str) -> tuple[Model, ...]:
 
 def _closed(data: str) -> tuple[Model, ...]:
     """Return the closed form with class names, and what changes when a column or a step is added or left out."""
-    columns = {
-        "closed form, middle layers": f"{VECTORS}+{VIEWS[1]}",
-        "closed form, colours": f"{VECTORS}+{VIEWS[2]}",
-    }
     return (
-        Model("closed form, no class names, cosines", data, CLOSED, ("link.steps=",)),
         Model("closed form, no class names", data, CLOSED),
         Model("closed form, cosines", data, CLOSED, (NAMES, "link.steps=")),
         Model(CLOSED_FORM, data, CLOSED, (NAMES,)),
-        *(Model(title, data, CLOSED, (f"data.image_features={each}+{NAMED}",)) for title, each in columns.items()),
+        Model("closed form, middle layers", data, CLOSED, (f"data.image_features={VECTORS}+{MIDDLE}+{NAMED}",)),
         Model(BEST_IMAGES, data, CLOSED, (BEST,)),
         Model("closed form, two encoders", data, CLOSED, (NAMES, ALL_SENTENCES)),
         Model(f"{BEST_IMAGES}, two encoders", data, CLOSED, (BEST, ALL_SENTENCES)),
-        Model("closed form, all columns", data, CLOSED, (ALL_IMAGES, ALL_SENTENCES)),
     )
 
 
@@ -129,7 +123,6 @@ def _compared(data: str) -> tuple[Compared, ...]:
     """Return what is compared on a data set: each change of the closed form by itself, and the papers' orders."""
     base = {
         CLOSED_FORM: (TINY, "AP, steps", "class names", "closed form, cosines", "closed form, no class names"),
-        "closed form, all columns": (CLOSED_FORM,),
         "closed form, two encoders": (CLOSED_FORM,),
         BEST_IMAGES: (CLOSED_FORM,),
         TINY: (NOSTRUCT,),
