@@ -60,6 +60,7 @@ _JAVA_CAUSE = re.compile(r"(?:^Caused by: | failed in state FAILED: )(.+)$", re.
 _SYSTEM_ERROR = re.compile(r"^(?:\w+\.)*(?:\w*Error): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
+MOST_RUN_S = 30 * 86_400  # then Beam gives up on its own job service; by default after five minutes
 ON_THIS_MACHINE = frozenset({Runner.LOCAL, Runner.PORTABLE})
 _CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Runner.DATAFLOW: "DataflowRunner"}
 
@@ -251,6 +252,7 @@ def _where(runner: Runner, workers: int) -> Iterator[tuple[object, list[str]]]:
                 f"--environment_config=localhost:{pool_port}",
                 f"--sdk_worker_parallelism={workers}",
                 f"--direct_num_workers={workers}",
+                f"--job_server_timeout={MOST_RUN_S}",
             ]
             yield "PortableRunner", [*settings, _log_level(WORKER_LOG_LEVEL)]
     else:

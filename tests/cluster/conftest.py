@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 from cluster.local.cluster import Cluster, running
 from cluster.local.programs import BEAM_JAVA, FLINK, SPARK, VERSITYGW, Engine
+from cluster.local.settings import SPLITS
 
 from orchestration.demo.recorded_web import scraping
 from schemas.errors import UsageError
@@ -97,7 +98,7 @@ def local_build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake
     """Start the build of the recorded web by one process of this machine: it runs beside that on the engine."""
     lake = Lake.at(str(tmp_path_factory.mktemp("local") / "lake"))
     with scraping(ROOT / "tests" / "replay" / "recording") as settings:
-        set_ = [part for setting in settings for part in ("--set", setting)]
+        set_ = [part for setting in (*settings, SPLITS) for part in ("--set", setting)]
         command = [sys.executable, "-m", "orchestration", "build", "diy", "--lake", lake.root.uri, *set_, "--json"]
         own = os.environ | {"PYTHONPATH": str(ROOT)}
         with subprocess.Popen(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -98,12 +97,11 @@ def test_evaluate(
     found(", ".join(f"{name} {mean}" for name, mean in means.items()) + ": equal to the printed digits")
 
 
-def test_promote_verify_and_link(bench: Bench, trained: dict[str, Any], tmp_path: Path, found: Found) -> None:
+def test_promote_verify_and_link(bench: Bench, trained: dict[str, Any], found: Found) -> None:
     """`multilink promote`, `verify --deep` on two machines, `link --workers 2` of every document on two Ray nodes."""
     asked = ["--model", trained["model"], "--version", trained["version"], "--lake", LAKE, "--json"]
-    key, public = tmp_path / "key.pem", tmp_path / "key.pub.pem"
-    bench.run("key", "--to", str(key), "--json")
-    assert bench.run("promote", *asked, MULTILINK_KEY=str(key))["is_promoted"]
+    assert bench.run("promote", *asked)["is_promoted"]
+    public = bench.cluster.plan.home / "key.pub.pem"
     verify = ["verify", f"{trained['model']}@champion", "--trust", str(public), "--deep", "--json"]
     verdicts = [bench.run(*verify, on=name) for name in ("ray-head", "database")]
     assert verdicts[0] == verdicts[1] and verdicts[0]["findings"][-1].endswith("to the last bit")

@@ -17,6 +17,7 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.options.pipeline_options import PortableOptions
 from apache_beam.transforms import core, userstate
 
 from pipelines.launch import (
@@ -148,6 +149,18 @@ def test_processes_that_share_a_machine_are_those_that_its_engine_starts(
 def test_no_worker_is_a_mistake() -> None:
     with pytest.raises(UsageError, match="--workers 0"):
         run_pipeline(partial(assemble, kind=ValueError), runner=Runner.LOCAL, workers=0)
+
+
+def test_a_portable_run_may_take_days() -> None:
+    """Beam's client gives up on its own job service five minutes after a run began, unless it is told otherwise."""
+    seen: list[int] = []  # seconds
+
+    def assemble(root: beam.Pipeline) -> None:
+        seen.append(root.options.view_as(PortableOptions).job_server_timeout)
+        _ = root | beam.Create([1])
+
+    run_pipeline(assemble, runner=Runner.PORTABLE, workers=1)
+    assert seen[0] > 86_400
 
 
 def test_what_an_engine_says_is_one_line() -> None:

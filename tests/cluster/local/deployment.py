@@ -52,6 +52,9 @@ def stages(plan: Plan) -> list[Stage]:
     ]
 
 
+KEY = "key.pem"  # in the cluster's home: promotions are signed with it
+
+
 def clients(plan: Plan) -> dict[str, str]:
     """Return what a command finds in its environment to work on the cluster."""
     return {
@@ -61,6 +64,7 @@ def clients(plan: Plan) -> dict[str, str]:
         "AWS_DEFAULT_REGION": REGION,
         "MLFLOW_S3_ENDPOINT_URL": plan.url("store", S3),
         "MLFLOW_TRACKING_URI": plan.url("tracking", MLFLOW),
+        "MULTILINK_KEY": str(plan.home / KEY),
         "MULTILINK_LAKE": "s3://lake/lake",
         "RAY_ADDRESS": plan.url("ray-head", RAY_CLIENT, "ray"),
         "RAY_AUTH_MODE": "token",

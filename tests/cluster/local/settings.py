@@ -5,12 +5,14 @@ from typing import Any
 import yaml
 
 from orchestration.demo.recorded_web import dumps_of, recording_at, web_settings
+from training.promotions.keys import make_key
 
 from . import deployment
 from .engines import beam_options
 from .plan import Plan
 
 TRAIN_WORKERS = 2
+SPLITS = "splits.val=0.25"  # of thirteen documents, a tenth, no model can be shown to be better than another
 _DAGSTER: dict[str, Any] = {
     "telemetry": {"enabled": False},
     "nux": {"enabled": False},
@@ -22,15 +24,14 @@ _DAGSTER: dict[str, Any] = {
 
 
 def web_of(plan: Plan) -> list[str]:
-    """Return the settings of a `diy` build that scrapes the cluster's recorded web.
-
-    With a tenth of the documents, thirteen, no model can be shown to be better than another.
-    """
-    return [*web_settings(dumps_of(recording_at()), deployment.WEB, plan.machines["web"].address), "splits.val=0.25"]
+    """Return the settings of a `diy` build that scrapes the cluster's recorded web."""
+    return [*web_settings(dumps_of(recording_at()), deployment.WEB, plan.machines["web"].address), SPLITS]
 
 
 def write_settings(plan: Plan) -> None:
-    """Write Dagster's home, and the settings of the orchestration."""
+    """Write Dagster's home, the settings of the orchestration, and a key for promotions where there is none."""
+    if not (plan.home / deployment.KEY).exists():
+        make_key(plan.home / deployment.KEY)
     home = plan.home / "dagster"
     home.mkdir(exist_ok=True)
     code = {"host": plan.machines["dagster"].address, "port": deployment.CODE, "location_name": "multilink"}
