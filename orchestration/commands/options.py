@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
 SQLITE = "sqlite:///"
 PAGES_PORT, KEEP_DAYS = 8090, 30
-ADDRESSES = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), a folder or class-names"
+ADDRESSES = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model, a folder or class-names"
 Summary = tuple[Iterable[str], Any]  # lines for a person; values for a machine: a mapping or a dataclass
 Summaries = Generator[Summary, None, None]
 Progress = Say  # prints a line of progress; the tree passes it to a command

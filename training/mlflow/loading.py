@@ -26,7 +26,7 @@ from training.loop.context import choose_device
 from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
 from training.mlflow.registry import champion_of_dataset, find_version, registered, versions
 from training.mlflow.runs import connect, fetch_files
-from training.mlflow.stored import FORMS, is_missing, registered_name, tracking_uri
+from training.mlflow.stored import FORMS, OF_RUN, is_missing, registered_name, tracking_uri
 from training.model import LinkModel, check_files, file_digests, folder_digest
 from training.promotions.keys import check_made
 from training.promotions.proof import ADDRESS_FILE, CHANGING, Use, check_use, keys_of, verifies_all
@@ -130,6 +130,10 @@ def load(address: str, client: mlflow.MlflowClient | None, *, is_used: bool = Fa
         is_logged = (folder / MLMODEL).is_file()
         return _read(_data_folder(folder, "--model", address) if is_logged else folder, str(folder))
     named = registered_name(address)
+    if client is not None and (run := OF_RUN.fullmatch(address)):
+        if not (found := versions(client, run_id=run["run"])):
+            raise NotFoundError(f"--model {address}: no model of this run is registered in {client.tracking_uri}")
+        named = found[0].name, found[0].version
     if client is None or (named is None and ":/" in address):
         raise UsageError(f"--model {address}: expected {FORMS}")
     try:

@@ -22,7 +22,7 @@ from schemas.project import setting
 
 SQLITE, DATABASE = "sqlite:///", "mlflow.db"
 PREFIX = "multilink-"
-FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), a folder or class-names"
+FORMS = "models:/NAME/VERSION, models:/NAME@ALIAS, runs:/RUN/model, NAME (its champion), a folder or class-names"
 FOLDER_TAG = "multilink.folder"
 _COLUMNS = (
     ("experiments", "artifact_location"),
@@ -36,6 +36,7 @@ _COLUMNS = (
     ("registered_model_tags", "value"),
     ("datasets", "dataset_source"),
 )
+OF_RUN = re.compile(r"runs:/(?P<run>\w+)/model")  # the version that it registered
 _REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:/|@)(?P<version>[^/@]+)")
 
 
