@@ -34,7 +34,12 @@ SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that 
 PACKAGED, OWN = "packaged", "your own"
 AVAILABLE = "available"
 BEST = "best"
-STRONGEST = ("efficientnet-lite0", "efficientnet-lite0-middle", "efficientnet-lite0-names", "colour-shape")
+STRONGEST = (
+    "efficientnet-lite0",
+    "efficientnet-lite0-mirrored",
+    "efficientnet-lite0-middle",
+    "efficientnet-lite0-names",
+)
 _OWN_NETWORKS = {IMAGES: "pipelines.features.onnx:OnnxVectors", DOCUMENTS: "pipelines.features.onnx:OnnxText"}
 
 

@@ -378,6 +378,7 @@ def test_best_is_a_set_of_packaged_vectors_beside_others(tmp_path: Path) -> None
         "colour-shape",
         "efficientnet-lite0",
         "efficientnet-lite0-middle",
+        "efficientnet-lite0-mirrored",
         "efficientnet-lite0-names",
         "grid",
     ]
