@@ -16,7 +16,8 @@ What it relies on in `apache_beam.runners.portability.fn_api_runner` (2.77), whi
 `BundleManager`, which runs one bundle on `bundle_context_manager.worker_handlers`, and appends what several workers put
 out under one lock; `BundleContextManager`, a copy of which can have other `_worker_handlers`, and whose `get_buffer`
 looks a buffer up in `execution_context.pcoll_buffers` before it makes one; the four methods called on a buffer (append,
-extend, copy, iteration); and the attributes of `GroupingBuffer` that hold its coders.
+extend, copy, iteration); the attributes of `GroupingBuffer` that hold its coders; and the marker behind which a worker
+process ends.
 """
 
 from __future__ import annotations
@@ -32,10 +33,16 @@ from typing import Any
 
 from apache_beam.coders.coder_impl import create_InputStream
 from apache_beam.metrics.monitoring_infos import consolidate
+from apache_beam.portability import python_urns
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.fn_api_runner.execution import GroupingBuffer
 from apache_beam.runners.portability.fn_api_runner.fn_runner import BundleManager
-from apache_beam.runners.portability.fn_api_runner.worker_handlers import EmbeddedWorkerHandler
+from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
+    BeamFnControlServicer,
+    EmbeddedWorkerHandler,
+    SubprocessSdkWorkerHandler,
+    WorkerHandler,
+)
 from apache_beam.runners.worker.data_plane import SizeBasedBufferingClosableOutputStream
 
 from pipelines.runner.spill import Sorter, Spool
@@ -60,6 +67,15 @@ class Limits:
     bundle: int = 4 << 20
     held: int = 1 << 18
     run: int = 8 << 20
+
+
+@WorkerHandler.register_environment(python_urns.SUBPROCESS_SDK, bytes)
+class _WorkerProcess(SubprocessSdkWorkerHandler):
+    """A worker process that ends though it connects after its run has failed; Beam would wait for it for ever."""
+
+    def close(self) -> None:
+        self.control_conn.push(BeamFnControlServicer._DONE_MARKER)
+        super().close()
 
 
 class SpillingRunner(FnApiRunner):

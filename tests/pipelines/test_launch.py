@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import pytest
 from apache_beam.options.pipeline_options import PortableOptions
 from apache_beam.transforms import core, userstate
 
+from pipelines import launch
 from pipelines.launch import (
     Sign,
     _function,
@@ -49,6 +51,17 @@ def test_an_error_of_ours_keeps_its_kind_and_its_words(workers: int) -> None:
     with pytest.raises(BuildError) as caught:
         run_pipeline(partial(assemble, kind=BuildError), runner=Runner.LOCAL, workers=workers)
     assert str(caught.value) == "docs.json: expected a list, found text"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.slow
+def test_a_failed_run_ends_though_a_worker_connects_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beam tells those workers that are connected that the run is over, and waits for the end of all."""
+    start = shlex.join(launch._with_parent("apache_beam.runners.worker.sdk_worker_main"))
+    late = f"mkdir {shlex.quote(str(tmp_path / 'first'))} 2>/dev/null || sleep 5; exec {start}"
+    monkeypatch.setattr(launch, "_with_parent", lambda module: ["sh", "-c", late])
+    with pytest.raises(BuildError, match="expected a list"):
+        run_pipeline(partial(assemble, kind=BuildError), runner=Runner.LOCAL, workers=2)
 
 
 def test_any_other_error_is_not_dressed_up() -> None:
