@@ -27,7 +27,8 @@ def test_no_credential_is_written(bench: Bench, trained: dict[str, Any], found: 
             data = path.read_bytes()
             assert not [name for name, value in secrets.items() if value in data], path
             searched += 1
-    client = mlflow.MlflowClient(bench.cluster.environment["MLFLOW_TRACKING_URI"])
+    uri = bench.cluster.environment["MLFLOW_TRACKING_URI"]
+    client = mlflow.MlflowClient(uri, registry_uri=uri)  # else the registry that this process named last
     version = client.get_model_version(trained["model"], trained["version"])
     run = client.get_run(version.run_id)
     told = repr((dict(version.tags), run.data.tags, run.data.params, version.source)).encode()
