@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from benchmarks.learning_columns import MIDDLE, NAMED, SENTENCES, VECTORS
-from pipelines.features.catalogue import STRONGEST
+from pipelines.settings import STRONGEST
 from schemas.overrides import override
 from training.config import TrainConfig
 from training.recipes import recipe

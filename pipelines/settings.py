@@ -294,6 +294,15 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+BEST = "best"  # chosen on several kinds of documents: docs/explanation/learning.md
+STRONGEST = (
+    "efficientnet-lite0",
+    "efficientnet-lite0-mirrored",
+    "efficientnet-lite0-middle",
+    "efficientnet-lite0-names",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeaturesConfig(Settings):
     """Which extractors run, each giving a column of the shards, and how their values are stored.
@@ -329,6 +338,8 @@ class FeaturesConfig(Settings):
         for name in ("images", "sentences"):
             names = getattr(self, name)
             require(len({*names}) == len(names), field=f"features.{name}", value=names, rule="a name may be given once")
+        names = (each for name in self.images for each in (STRONGEST if name == BEST else (name,)))
+        object.__setattr__(self, "images", tuple(dict.fromkeys(names)))
         fits, rule = self.min_regions <= self.max_regions, "must be at most features.max_regions"
         require(fits, field="features.min_regions", value=self.min_regions, rule=rule)
 

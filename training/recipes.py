@@ -61,7 +61,7 @@ def closed_form() -> TrainConfig:
 def joint_embeddings() -> TrainConfig:
     """Two columns of one joint model, such as CLIP's towers, compared as they are: a model without training.
 
-    Name them: `--set data.image_features=clip --set data.sentence_features=clip`.
+    Name them: `--set data.image_features=clip-images --set data.sentence_features=clip-texts`.
     """
     settings = ("recipe=joint-embeddings", "dimensions=512", "objective.passes=0", "training.epochs=1")
     return override(closed_form(), [*settings, "link.order=off"])

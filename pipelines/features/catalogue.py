@@ -12,7 +12,7 @@ that no part registers but that has a weight file ending in `.onnx` is a network
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any, Protocol, runtime_checkable
@@ -33,13 +33,6 @@ from schemas.plugins import EXTRACTORS, load_plugin, origin, own_parts, part_nam
 SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table
 PACKAGED, OWN = "packaged", "your own"
 AVAILABLE = "available"
-BEST = "best"
-STRONGEST = (
-    "efficientnet-lite0",
-    "efficientnet-lite0-mirrored",
-    "efficientnet-lite0-middle",
-    "efficientnet-lite0-names",
-)
 _OWN_NETWORKS = {IMAGES: "pipelines.features.onnx:OnnxVectors", DOCUMENTS: "pipelines.features.onnx:OnnxText"}
 
 
@@ -145,15 +138,6 @@ def extractors(
         of_networks.setdefault(entry.network, entry)
         columns.setdefault(entry.network, []).append(name)
     return [entry.factory(network, columns[network], config, weights) for network, entry in of_networks.items()]
-
-
-def with_strongest(config: FeaturesConfig) -> FeaturesConfig:
-    """Return settings in which `best` among the extractors of images is the strongest set of packaged vectors.
-
-    It was chosen on several kinds of documents (docs/explanation/learning.md).
-    """
-    names = (each for name in config.images for each in (STRONGEST if name == BEST else (name,)))
-    return replace(config, images=tuple(dict.fromkeys(names)))
 
 
 def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.features.catalogue import Extractor, HasGraphs, extractors, module_of, with_strongest
+from pipelines.features.catalogue import Extractor, HasGraphs, extractors, module_of
 from pipelines.features.pixels import cores
 from pipelines.features.values import (
     DOCUMENTS,
@@ -156,7 +156,6 @@ def plan_features(
         ConfigError: an extractor is not known, or its weights are not given.
         NotFoundError: a weight file or the array of given vectors is not there.
     """
-    config = with_strongest(config)
     made = [
         *extractors(config.images, IMAGES, config, http),
         *extractors(config.sentences, DOCUMENTS, config, http),

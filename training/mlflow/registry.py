@@ -7,7 +7,6 @@ the files of a version. `loading.py` reads a model back.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ CHALLENGER = "challenger"
 EPOCHS_TAG, BEST_EPOCH_TAG = "epochs", "best_epoch"
 DATASET_DIGEST_TAG = "dataset_digest"
 ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # the second one: no registered model can be called so
+ALREADY_EXISTS = "RESOURCE_ALREADY_EXISTS"
 ATTRIBUTES = ("name", "run_id")  # of a version; all else is a tag
 ATTEMPTS = 5
 PAUSE_S = 0.05
@@ -83,8 +83,9 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> str:
         UsageError: several have; the message names them.
     """
     names = sorted({each.name for each in versions(client, **{DATASET_TAG: dataset})})
-    candidates = [name for name in names if name != model_name(dataset, NOSTRUCT)]
-    found = [name for name in candidates if CHAMPION in registered(client, name).aliases]
+    models = [registered(client, name) for name in names if name != model_name(dataset, NOSTRUCT)]
+    champions = [each.version(CHAMPION) for each in models if CHAMPION in each.aliases]
+    found = [each.name for each in champions if each.tags.get(DATASET_TAG) == dataset]
     if not found:
         there = ", ".join(names) or "none"
         raise NotFoundError(f"no champion of '{dataset}' in {client.tracking_uri}; name a --model; models: {there}")
@@ -101,8 +102,11 @@ def model_names(client: mlflow.MlflowClient) -> list[str]:
 
 def make_name(client: mlflow.MlflowClient, name: str) -> None:
     """Make a registered model of that name where there is none, even if another process makes it at the same time."""
-    with suppress(MlflowException):  # it is there; any other reason is the error of what is written into it next
+    try:
         client.create_registered_model(name)
+    except MlflowException as problem:
+        if problem.error_code != ALREADY_EXISTS:
+            raise
 
 
 def challenge(client: mlflow.MlflowClient, name: str) -> None:

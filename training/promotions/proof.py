@@ -130,6 +130,7 @@ def prove(record: Record, version: str) -> Proof:
     """
     promotion, uri = record.promotion(version), f"models:/{record.model.name}/{version}"
     if record.chain and record.signatures is not Signatures.VERIFIED:
+        keys_of()
         raise UsageError(f"{uri}: signatures: {record.signatures}")
     if promotion is None:
         raise IntegrityError(f"{uri}: no statement on its promotion was found; promote it")

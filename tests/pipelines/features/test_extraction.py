@@ -30,7 +30,7 @@ from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, ex
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array
 from pipelines.images.inspect import encode_jpeg
 from pipelines.ledger import texts_key
-from pipelines.settings import FeaturesConfig, HttpConfig
+from pipelines.settings import STRONGEST, HttpConfig
 from pipelines.sweep import sweep_lake
 from schemas.documents import Split
 from schemas.errors import BuildError, ConfigError, MultilinkError
@@ -371,15 +371,11 @@ def check_sweep(lake: Lake, folder: Folder) -> None:
 
 
 def test_best_is_a_set_of_packaged_vectors_beside_others(tmp_path: Path) -> None:
-    config = FeaturesConfig(images=("best", "grid", "colour-shape"), sentences=())
-    lake = Lake.at(str(tmp_path))
-    plan = plan_features(config, recipe("documents").images, HttpConfig(), given=None, lake=lake, workers=1)
-    assert [column.name for column in plan.images] == [
-        "colour-shape",
-        "efficientnet-lite0",
-        "efficientnet-lite0-middle",
-        "efficientnet-lite0-mirrored",
-        "efficientnet-lite0-names",
-        "grid",
-    ]
-    assert "best" not in plan.config.images  # which workers read
+    config = override(recipe("documents"), ["features.images=best,grid", "copy_detection.extractor=efficientnet-lite0"])
+    spelled = ",".join(config.features.images)
+    assert spelled == ",".join((*STRONGEST, "grid"))
+    assert override(config, [f"features.images={spelled}"]) == config  # one set, one version
+    plan = plan_features(
+        config.features, config.images, HttpConfig(), given=None, lake=Lake.at(str(tmp_path)), workers=1
+    )
+    assert [column.name for column in plan.images] == sorted(config.features.images)

@@ -16,10 +16,11 @@ from training.data.documents import GivenDocument
 from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import promote
 from training.mlflow.registering import attach, complete
-from training.mlflow.registry import find_version, logged_model, model_names
+from training.mlflow.registry import champion_of_dataset, find_version, logged_model, model_names
 from training.mlflow.stored import model_name
 from training.mlflow.tracked_training import keep_start
 from training.model import LinkModel, folder_digest
+from training.promotions.record import CHAMPION, DATASET_TAG
 
 Register = Callable[[Path], str]
 
@@ -233,3 +234,13 @@ def test_a_registration_is_repeated_to_its_end_and_an_older_version_never_overta
     complete(client, find_version(client, "linker", first))
     assert client.get_registered_model("linker").aliases == {"challenger": int(second)}
     assert "linker" in client.get_model_version("linker", first).description
+
+
+def test_a_model_that_was_trained_on_two_data_sets_is_the_champion_of_one(client: mlflow.MlflowClient) -> None:
+    client.create_registered_model("shared")
+    for dataset in ("first", "second"):
+        client.create_model_version("shared", "s3://bucket/model", tags={DATASET_TAG: dataset})
+    client.set_registered_model_alias("shared", CHAMPION, "2")
+    assert champion_of_dataset(client, "second") == "shared"
+    with pytest.raises(NotFoundError, match="no champion of 'first'"):
+        champion_of_dataset(client, "first")
