@@ -10,12 +10,12 @@ from pipelines.transforms import Progress, Shown
 
 
 def test_counts_of_all_workers_are_added_up(tmp_path: Path) -> None:
-    for stage, number in (("images", 5), ("images", 3), ("copy-detection", 2), ("dedupe", 0)):
+    for stage, number in (("images", 5), ("images", 3), ("features", 2), ("dedupe", 0)):
         shown = Shown(str(tmp_path), stage)
         for _ in range(number):
             shown.add()
         shown.write()
-    assert Progress(str(tmp_path)).counts() == {"images": 8, "copy-detection": 2, "dedupe": 0}
+    assert Progress(str(tmp_path)).counts() == {"images": 8, "features": 2, "dedupe": 0}
     assert not Progress(None).counts()
 
 
