@@ -25,7 +25,7 @@ from schemas.parts import split_parts
 from training.closed_form.plans import BINS, Order
 from training.data.documents import DocumentSet, GivenDocument, joined
 from training.data.loading import read_for_model
-from training.data.ragged import Float32
+from training.data.ragged import Bool, Float32
 from training.data.threads import one_thread
 from training.link_steps import LinkSteps
 from training.linking.links import Linker
@@ -61,10 +61,10 @@ def fitted(
     """
     remaining = iter(given)
     first = list(islice(remaining, RETRIEVAL_POOL)) if linker.options.can_fit else []
-    usable = [each for each in first if isinstance(each, GivenDocument) and _is_finite(each)]
+    usable = [each for each in first if isinstance(each, GivenDocument)]
     chosen = None
     with suppress(UsageError, IntegrityError):  # of a document: a failure of it alone, where it is linked
-        chosen = fit_steps(linker.model, linker.model.read(usable)) if len(usable) >= ENOUGH_TO_RANK else None
+        chosen = fit_steps(linker.model, linker.model.read(usable)) if usable else None
     if chosen is not None:
         linker = replace(linker, steps=chosen.steps)
     return linker, "" if chosen is None else chosen.words, chain(first, remaining)
@@ -95,13 +95,13 @@ def fit_steps(model: LinkModel, documents: DocumentSet) -> FittedSteps | None:
 
     Args:
         model: that links.
-        documents: as the model reads them; the first `RETRIEVAL_POOL` with sentences and images count.
+        documents: as the model reads them; the first `RETRIEVAL_POOL` with sentences, images and finite vectors count.
 
     Raises:
         UsageError: the documents lack what the model reads.
     """
     n, m = documents.sentences.counts, documents.images.counts
-    usable = np.flatnonzero((n > 0) & (m > 0))[:RETRIEVAL_POOL]
+    usable = np.flatnonzero((n > 0) & (m > 0) & _are_finite(documents))[:RETRIEVAL_POOL]
     usable = usable[: few_enough(n[usable], m[usable])]
     if len(usable) < ENOUGH_TO_RANK:
         return None
@@ -115,9 +115,13 @@ def fit_steps(model: LinkModel, documents: DocumentSet) -> FittedSteps | None:
     return FittedSteps(steps, words) if words else None
 
 
-def _is_finite(document: GivenDocument) -> bool:
-    vectors = (document.image_vectors, *(() if document.sentence_vectors is None else (document.sentence_vectors,)))
-    return all(np.isfinite(each).all() for each in vectors)
+def _are_finite(documents: DocumentSet) -> Bool:
+    """Return D, whether all vectors of a document are finite."""
+    are_finite, shown = np.ones(len(documents), bool), documents.image_bank[documents.image_rows]
+    for vectors, sets in ((documents.sentence_vectors, documents.sentences), (shown, documents.images)):
+        if vectors is not None:
+            are_finite[sets.owners[~np.isfinite(vectors).all(axis=1)]] = False
+    return are_finite
 
 
 def _fit_names(model: LinkModel, steps: LinkSteps, documents: DocumentSet, texts: Float32, images: Float32) -> str:

@@ -81,8 +81,12 @@ class LinkOptions:
 
     @property
     def can_fit(self) -> bool:
-        """Return whether steps may be chosen on the documents that are linked: nothing given is of the model's own."""
-        return self.fit and self.precision is None and self.calibration is None and self.refine is None
+        """Return whether steps may be chosen on the documents that are linked.
+
+        What is asked for, a precision or a calibration of its own, holds for similarities by the model's own steps.
+        """
+        is_asked_for = self.calibration is not None and not self.is_of_model
+        return self.fit and self.precision is None and self.refine is None and not is_asked_for
 
     def threshold(self, uri: str) -> float:
         """Return the similarity below which links of the model at an address are left out.

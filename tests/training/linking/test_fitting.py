@@ -19,9 +19,10 @@ from training.data.documents import DocumentSet, GivenDocument
 from training.data.loading import load_training_data
 from training.link_steps import PLAN
 from training.linking.fitting import fit_steps, fitted
-from training.linking.links import LinkedDocument, LinkOptions
+from training.linking.links import CHOSEN_HERE, LinkedDocument, LinkOptions
 from training.loop.context import Context
 from training.loop.trainer import train
+from training.metrics.calibration import fit_calibration, observe
 from training.metrics.links import score_documents
 from training.mlflow.loading import LoadedModel
 from training.model import LinkModel
@@ -116,7 +117,11 @@ def test_links_say_what_was_chosen_and_have_no_probability(
     note = (pq.read_schema(tmp_path / "l.parquet").metadata or {})[b"multilink.fitted"].decode()
     assert summary.documents == len(documents) and summary.fitted == note and any(note in str(line) for line in lines)
     assert set(pq.read_table(tmp_path / "l.parquet")["probability"].to_pylist()) == {None}
-    assert not LinkOptions(precision=0.9).can_fit
+    observed = observe([each.similarities() for each in model.embed(documents)], documents.links or ())
+    own = replace(loaded, calibration=fit_calibration(observed, dataset="synthetic@1", split="val"))
+    again = run_link(loaded=own, documents=given(documents), output=tmp_path / "o.parquet", say=lines.append)
+    assert again.fitted == note and [*again.cautions] == [CHOSEN_HERE]
+    assert not LinkOptions(precision=0.9).can_fit and not LinkOptions(calibration=own.calibration).can_fit
     few = run_link(loaded=loaded, documents=list(given(documents))[:3], output=tmp_path / "f.parquet", say=lines.append)
     assert few.fitted is None and few.documents == 3
     assert np.isfinite(pq.read_table(tmp_path / "f.parquet")["similarity"].to_numpy()).all()
@@ -165,3 +170,18 @@ def test_a_version_of_another_data_set_chooses_as_a_file_of_its_documents_does(
     kept = LinkOptions(fit=False)
     alike = run_link_version(loaded, lake, "synthetic", str(tmp_path / "kept"), options=kept, say=lambda line: None)
     assert not alike.manifest.fitted and alike.manifest.made_by != linked.manifest.made_by
+
+
+def test_a_document_of_a_version_that_is_not_finite_costs_no_other(
+    trained: tuple[LinkModel, DocumentSet], lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, _ = trained
+    world = lakes.World(noise=NOISE, sentences=SIZES, images=SIZES)
+    made = lakes.in_order(lakes.make_documents(Split.TEST, 120, world), 1.0)
+    broken = {**made.sentence_vectors, "test-000": made.sentence_vectors["test-000"] * np.nan}
+    odd = {Split.TEST: replace(made, sentence_vectors=broken)}
+    lake: Lake = lakes.write_lake(str(tmp_path / "lake"), odd, is_named=True)
+    monkeypatch.setattr(model, "card", replace(model.card, data=replace(model.card.data, dataset="elsewhere")))
+    loaded = LoadedModel(model=model, uri="models:/m/1")
+    linked = run_link_version(loaded, lake, "synthetic", str(tmp_path / "links"), say=lambda line: None)
+    assert linked.to_json()["failures"] == {"not-finite": 1} and "pictures are" in linked.manifest.fitted
