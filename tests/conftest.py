@@ -7,21 +7,19 @@ something costly stay together. What a test file uses marks its tests: `pytest -
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import re
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
 import pytest
+import servers
 import unsynced  # noqa: F401
 from forked import CACHE, SETTINGS
 from hypothesis import HealthCheck, settings
@@ -130,37 +128,8 @@ def empty_store(template: Path, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/mlflow.db"
 
 
-def load_module(name: str) -> ModuleType:
-    """Return a module that lies below this file (the tests are no package)."""
-    path = Path(__file__).parent / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"test_{name.replace('/', '_')}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
-def servers() -> ModuleType:
-    """Servers on loopback."""
-    return load_module("servers")
-
-
-@pytest.fixture(scope="session")
-def lakes() -> ModuleType:
-    """The factory of small lakes."""
-    return load_module("training/lakes")
-
-
-@pytest.fixture(scope="session")
-def archives() -> ModuleType:
-    """The factory of small archives."""
-    return load_module("training/archives")
-
-
-@pytest.fixture(scope="session")
-def postgres_server(servers: ModuleType) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """The URI of a PostgreSQL server's own database."""
     with servers.postgresql() as uri:
         yield uri
@@ -178,7 +147,7 @@ def postgres(postgres_server: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def object_stores(servers: ModuleType) -> Iterator[Callable[[], int]]:
+def object_stores() -> Iterator[Callable[[], int]]:
     """An S3 server for all tests of a process: a function that empties it and gives its address."""
     with servers.object_stores() as empty:
         yield empty
@@ -217,7 +186,7 @@ USES = {
     "java": r"\bjava\b",
     "build": r"build_dataset|\bbuilds import|\bapache_beam\b|RecordedWeb|\bforked\b|def build\(|orchestration\.cli\b"
     r"|multilink: [A-Z]",
-    "trains": r"training\.loop\.trainer\b",
+    "trains": r"training\.loop\.trainer\b|lakes\.learn\b",
     "network": r"torchvision|find_entry|random_checkpoint",
     "infra": r"^pytestmark = .*\bpytest\.mark\.infra\b",
     SHARES: r"scope=\"module\"",

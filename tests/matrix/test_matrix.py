@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import servers
 from allpairspy import AllPairs
 from files_of import WRITERS, draw_documents
 from forked import Outcome, clean_environment, start
@@ -113,7 +113,7 @@ class Job:
 
 
 @pytest.fixture
-def job(request: pytest.FixtureRequest, tmp_path: Path, servers: ModuleType) -> Iterator[Job]:
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
     case: Case = request.param
     with ExitStack() as stack:
         lake, tracking = str(tmp_path / "lake"), f"sqlite:///{tmp_path}/mlflow.db"

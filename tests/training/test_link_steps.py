@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -25,9 +25,7 @@ from training.evaluation.judge import judge_model
 from training.link_steps import LinkSteps, half_sinkhorn
 from training.linking.links import LinkedDocument, Linker
 from training.loop import link_steps
-from training.loop.context import Context
 from training.loop.link_steps import NAMES_WEIGHTS, settle_steps
-from training.loop.trainer import train
 from training.mlflow.loading import open_model
 from training.mlflow.registering import model_card
 from training.mlflow.serving import make_app
@@ -53,15 +51,12 @@ def unit(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = {split: lakes.make_documents(split, 20, lakes.World()) for split in Split}
-    written: Lake = lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made, is_named=True)
-    return written
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return lakes.write_lake(tmp_path_factory.mktemp("lake"), lakes.splits(train=20, val=20, test=20), is_named=True)
 
 
 def model_of(lake: Lake, config: TrainConfig, folder: Path) -> LinkModel:
-    data = load_training_data(lake, "synthetic", config.reading)
-    return LinkModel.load(train(config, data, Context(), run_directory=folder).model)
+    return LinkModel.load(lakes.learn(config, lake, folder))
 
 
 def test_csls_and_class_names_by_hand() -> None:
@@ -270,13 +265,10 @@ def test_without_validation_documents_class_names_count_a_little(lake: Lake, tmp
 
 @pytest.mark.parametrize(("names", "chosen"), [("auto", (1.0, 0.2)), ("0.4", (1.0, 0.4)), ("0", (0.0, 0.0))])
 def test_few_validation_documents_choose_no_weight(
-    lake: Lake, lakes: ModuleType, tmp_path: Path, names: str, chosen: tuple[float, float]
+    lake: Lake, tmp_path: Path, names: str, chosen: tuple[float, float]
 ) -> None:
     """`csls` is done beside class names alone."""
-    made = {
-        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 4), strict=False)
-    }
-    few: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
+    few: Lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=20, val=4), is_named=True)
     model = model_of(few, override(CONFIG, [f"link.names={names}"]), tmp_path / "run")
     assert model.steps is not None
     assert model.steps.weights[0] == chosen[0]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import numpy as np
 import pytest
 import ray
@@ -19,9 +20,6 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.parts import Shard, split_parts
 from training.config import LoopConfig, Select, TrainConfig
-from training.data.loading import load_training_data
-from training.loop.context import Context
-from training.loop.trainer import train
 from training.model import LinkModel
 from training.ray.shards import RayWorkers, _files, _run, _Shared
 from training.shards import embed_split, run_here, run_shards, shards_run_by
@@ -35,19 +33,17 @@ CONFIG = TrainConfig(
     training=LoopConfig(epochs=1, select=Select.LAST),
 )
 
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import what the tests import
+
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = {split: lakes.make_documents(split, 30, lakes.World()) for split in (Split.TRAIN, Split.TEST)}
-    written = lakes.write_lake(str(tmp_path_factory.mktemp("shards") / "lake"), made, shards=5)
-    assert isinstance(written, Lake)
-    return written
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return lakes.write_lake(tmp_path_factory.mktemp("shards") / "lake", lakes.splits(train=30, test=30), shards=5)
 
 
 @pytest.fixture(scope="module")
 def model(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LinkModel:
-    data = load_training_data(lake, "synthetic", CONFIG.reading)
-    return LinkModel.load(train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("run")).model)
+    return LinkModel.load(lakes.learn(CONFIG, lake, tmp_path_factory.mktemp("run")))
 
 
 def fail_at(number: int, model: LinkModel, shard: Shard) -> str:

@@ -2,37 +2,25 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import pytest
 
 from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
-from training.config import LoopConfig, Select, TrainConfig, objective
+from training.config import TrainConfig, objective
 from training.data.loading import load_training_data
 from training.data.split import is_labelled
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.towers.vectors import LinearSettings, SentenceSettings
 
-CONFIG = TrainConfig(
-    recipe="tiny",
-    dimensions=16,
-    text=SentenceSettings(dropout=0.0),
-    image=LinearSettings(dropout=0.0, standardise=True),
-    objective=objective("nostruct"),
-    training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
-)
+CONFIG = replace(lakes.TINY, objective=objective("nostruct"))
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = {
-        split: lakes.make_documents(split, count, lakes.World())
-        for split, count in zip(Split, (60, 8, 20), strict=True)
-    }
-    return lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made)
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return lakes.write_lake(tmp_path_factory.mktemp("lake"), lakes.splits(train=60, val=8, test=20))
 
 
 def supervised(share: float = 1.0, name: str = "supervised") -> TrainConfig:
@@ -46,7 +34,7 @@ def test_shares_are_nested_and_about_as_large_as_asked_for() -> None:
     assert len(sets[0.1]) == pytest.approx(200, abs=45) and len(sets[0.4]) == pytest.approx(800, abs=80)
 
 
-def test_links_are_shown_to_the_supervised_objective_alone(lakes: ModuleType, lake: Lake) -> None:
+def test_links_are_shown_to_the_supervised_objective_alone(lake: Lake) -> None:
     for config in (CONFIG, replace(CONFIG, objective=objective("cross+intra+dropout"))):
         data = load_training_data(lake, "synthetic", config.reading)
         training = lakes.whole(data.training)
@@ -63,13 +51,10 @@ def test_links_are_shown_to_the_supervised_objective_alone(lakes: ModuleType, la
         assert [links is not None for links in links] == expected and 0 < sum(expected) < len(expected)
 
 
-def test_wrong_links_teach_wrongly(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
-    wrong = {
-        split: lakes.make_documents(split, count, lakes.World())
-        for split, count in ((Split.TRAIN, 60), (Split.VAL, 20))
-    }
+def test_wrong_links_teach_wrongly(lake: Lake, tmp_path: Path) -> None:
+    wrong = lakes.splits(train=60, val=20)
     wrong[Split.TRAIN] = lakes.with_other_links(wrong[Split.TRAIN])
-    misled = lakes.write_lake(str(tmp_path / "lake"), wrong)
+    misled = lakes.write_lake(tmp_path / "lake", wrong)
     auc = {}
     for name, place in (("right", lake), ("wrong", misled)):
         data = load_training_data(place, "synthetic", supervised().reading)
@@ -78,14 +63,14 @@ def test_wrong_links_teach_wrongly(lakes: ModuleType, lake: Lake, tmp_path: Path
     assert auc["wrong"] < 65
 
 
-def test_what_does_not_fit_is_said(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_said(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"objective.labelled_share = 0.*expected `float` > 0"):
         supervised(0.0)
     bare = {
         split: lakes.without_links(lakes.make_documents(split, 8, lakes.World())) for split in (Split.TRAIN, Split.VAL)
     }
     with pytest.raises(UsageError, match="learns from links, but the training split has none"):
-        load_training_data(lakes.write_lake(str(tmp_path / "lake"), bare), "synthetic", supervised().reading)
+        load_training_data(lakes.write_lake(tmp_path / "lake", bare), "synthetic", supervised().reading)
     partial = replace(supervised(), training=replace(CONFIG.training, max_rows=2))
     with pytest.raises(UsageError, match=r"reads whole documents; use --set training\.max_rows=0"):
         load_training_data(lake, "synthetic", partial.reading)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import string
 from pathlib import Path
-from types import ModuleType
 
+import archives
 import pytest
 from fastapi import Request
 from hypothesis import given
@@ -37,7 +37,7 @@ PICTURES = (
 
 
 @pytest.fixture
-def gazetteer(archives: ModuleType, tmp_path: Path) -> Gazetteer:
+def gazetteer(tmp_path: Path) -> Gazetteer:
     pictures = [Picture(image=f"{number:064x}", metadata=said) for number, said in enumerate(PICTURES)]
     return Gazetteer(archives.write_records(tmp_path, pictures))
 

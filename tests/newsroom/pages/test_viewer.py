@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import lakes
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,31 +41,21 @@ from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINKED_SCHEMA
 from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts, verify
+from schemas.overrides import override
 from schemas.tables import row_of, to_table
-from training.config import LoopConfig, Select, TrainConfig
-from training.data.loading import load_training_data
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
 from training.linking.links import Linker, LinkOptions
 from training.linking.versions import link_version, prepare_linking
-from training.loop.context import Context
-from training.loop.trainer import train
 from training.metrics.calibration import Calibration
-from training.model import LinkModel, ModelCard
+from training.model import LinkModel
 from training.similarity.assignment import predicted_pairs
-from training.towers.vectors import LinearSettings, SentenceSettings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 MODELS = ("first-1", "second-2")
-CONFIG = TrainConfig(
-    recipe="tiny",
-    dimensions=16,
-    text=SentenceSettings(dropout=0.0),
-    image=LinearSettings(dropout=0.0),
-    training=LoopConfig(epochs=8, learning_rate=1e-2, select=Select.LAST),
-)
+CONFIG = override(lakes.TINY, ["image.standardise=false", "training.epochs=8"])
 CALIBRATION = Calibration(
     sentences=(1, 99),
     images=(1, 99),
@@ -114,7 +104,7 @@ def add(lake: Lake, name: str, schema: pa.Schema, rows: list[Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Write 23 test documents; one means harm, and links of one are unknown."""
     root = tmp_path_factory.mktemp("viewer") / "lake"
     made = lakes.make_documents(Split.TEST, COUNT, lakes.World(noise=1.5))
@@ -131,7 +121,7 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     documents[5] = replace(documents[5], language="de")
     train = lakes.make_documents(Split.TRAIN, TRAINED, lakes.World())
     whole = replace(made, documents=tuple(documents), sentence_vectors=vectors)
-    lake: Lake = lakes.write_lake(str(root), {Split.TRAIN: train, Split.TEST: whole}, shards=2, is_rich=True)
+    lake: Lake = lakes.write_lake(root, {Split.TRAIN: train, Split.TEST: whole}, shards=2, is_rich=True)
     hashes = [image.hash for image in documents[0].images][:2]
     _copies(lake, {hashes[0]: "00000000000000ff", hashes[1]: "000000000000000f"})
     rows = [Duplicate(hashes[0], f"test-00{n}", 0, image, hashes[1 - n], 4, bool(n)) for n, image in enumerate(hashes)]
@@ -164,11 +154,10 @@ def _copies(lake: Lake, fingerprints: Mapping[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def site(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    data = load_training_data(lake, "synthetic", CONFIG.reading)
-    trained = train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
+    trained = lakes.learn(CONFIG, lake, tmp_path_factory.mktemp("trained"))
     models = {
         MODELS[0]: LinkModel.load(trained),
-        MODELS[1]: LinkModel(ModelCard(config=CONFIG, data=data.identity), None),  # untrained
+        MODELS[1]: lakes.untrained(CONFIG, lake),
     }
     for seed, name in enumerate(MODELS):
         output = lake.links("synthetic", "v1", *name.rsplit("-", 1))

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import numpy as np
 import pytest
-import torch
 
 from newsroom.archive.build import build_index
 from newsroom.archive.index import Index, open_index
@@ -21,8 +20,7 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
 from training.data.documents import GivenDocument
-from training.data.loading import identify, read_for_model
-from training.model import LinkModel, ModelCard
+from training.data.loading import read_for_model
 from training.towers.vectors import LinearSettings, SentenceSettings
 
 ROLES = ("headline", "lead", "caption", "body")
@@ -49,7 +47,7 @@ def reader(documents: Sequence[RawDocument]) -> list[GivenDocument]:
 
 
 @pytest.fixture(scope="module")
-def articles(lakes: ModuleType) -> Any:
+def articles() -> Any:
     """Articles of four texts and one picture each, in two languages, every text linked."""
     made = lakes.with_roles(
         lakes.make_documents(Split.TEST, COUNT, lakes.World(sentences=(4, 4), images=(1, 1))), ROLES
@@ -67,7 +65,7 @@ def articles(lakes: ModuleType) -> Any:
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, articles: Any, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(articles: Any, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Of every second picture its archive says what the article's headline says, of the others nothing."""
     said = {}
     for number, each in enumerate(articles.documents):
@@ -75,16 +73,11 @@ def lake(lakes: ModuleType, articles: Any, tmp_path_factory: pytest.TempPathFact
             said[each.images[0].hash] = {"metadata": {"title": each.sentences[0].text, "keywords": []}}
     root = str(tmp_path_factory.mktemp("evaluating") / "lake")
     world = lakes.World(sentences=(4, 4), images=(1, 1))
-    found: Lake = lakes.write_lake(root, {Split.TEST: articles}, world=world, said=said)
-    return found
+    return lakes.write_lake(root, {Split.TEST: articles}, world=world, said=said)
 
 
 def index_of(lake: Lake) -> Index:
-    torch.manual_seed(0)
-    config = TrainConfig(dimensions=16, text=SentenceSettings(), image=LinearSettings())
-    model = LinkModel(
-        ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config.reading)), None
-    ).eval()
+    model = lakes.untrained(TrainConfig(dimensions=16, text=SentenceSettings(), image=LinearSettings()), lake)
     return open_index(build_index(model, lake, "synthetic", uri="m", name="m", say=lambda line: None).folder.uri)
 
 
@@ -137,33 +130,31 @@ def test_baselines_see_what_is_said_and_never_the_articles_captions(lake: Lake, 
     assert index.records.words.rank("caption7", 5).rows.size == 1
 
 
-def test_without_anything_said_the_baselines_say_so(lakes: ModuleType, articles: Any, tmp_path: Path) -> None:
+def test_without_anything_said_the_baselines_say_so(articles: Any, tmp_path: Path) -> None:
     world = lakes.World(sentences=(4, 4), images=(1, 1))
-    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: articles}, world=world)
+    lake = lakes.write_lake(tmp_path / "lake", {Split.TEST: articles}, world=world)
     found, _ = evaluate_search(index_of(lake), lake, "test", reader=reader)
     absent = {row.measure: row.note for row in found if row.metric == "absent"}
     assert set(absent) == {BM25, FUSION} and all("has a title or a caption" in note for note in absent.values())
 
 
-def test_what_cannot_be_evaluated_is_said(
-    lakes: ModuleType, articles: Any, lake: Lake, index: Index, tmp_path: Path
-) -> None:
+def test_what_cannot_be_evaluated_is_said(articles: Any, lake: Lake, index: Index, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no split 'val'"):
         evaluate_search(index, lake, "val", reader=reader)
     world = lakes.World(sentences=(4, 4), images=(1, 1))
-    other = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: lakes.without_links(articles)}, world=world)
+    other = lakes.write_lake(tmp_path / "lake", {Split.TEST: lakes.without_links(articles)}, world=world)
     with pytest.raises(UsageError, match="known links, found none"):
         evaluate_search(index_of(other), other, "test", reader=reader)
 
 
-def test_what_finds_validation_texts_best_ranks_by_default(lakes: ModuleType, articles: Any, tmp_path: Path) -> None:
+def test_what_finds_validation_texts_best_ranks_by_default(articles: Any, tmp_path: Path) -> None:
     said = {
         each.images[0].hash: {"metadata": {"title": each.sentences[0].text, "keywords": []}}
         for each in articles.documents
     }
     articles = replace(articles, documents=tuple(replace(each, split=Split.VAL) for each in articles.documents))
     world = lakes.World(sentences=(4, 4), images=(1, 1))
-    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.VAL: articles}, world=world, said=said)
+    lake = lakes.write_lake(tmp_path / "lake", {Split.VAL: articles}, world=world, said=said)
     index, (manifest, source) = index_of(lake), read_manifest(lake, "synthetic")
     assert index.confidence is not None
     ranks = index.confidence.reciprocal_ranks

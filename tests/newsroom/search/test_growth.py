@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import numpy as np
 import pytest
 import torch
@@ -22,17 +22,15 @@ from pipelines.sources.takedowns import Takedowns
 from schemas.documents import Split
 from schemas.lake import MANIFEST, Lake
 from schemas.links import FIELDS, PARTS, VECTORS
-from schemas.manifest import read_manifest
 from training.config import TrainConfig
-from training.data.loading import identify
-from training.model import LinkModel, ModelCard
+from training.model import LinkModel
 from training.towers.vectors import LinearSettings, SentenceSettings
 
 CONFIG = TrainConfig(dimensions=16, text=SentenceSettings(dropout=0.0), image=LinearSettings(dropout=0.0))
 
 
 @pytest.fixture(scope="module")
-def documents(lakes: ModuleType) -> Any:
+def documents() -> Any:
     return lakes.make_documents(Split.TEST, 80, lakes.World())
 
 
@@ -52,24 +50,20 @@ def said_of(made: Any, title: str = "") -> dict[str, Mapping[str, object]]:
 
 
 @pytest.fixture
-def lake(lakes: ModuleType, documents: Any, tmp_path: Path) -> Lake:
+def lake(documents: Any, tmp_path: Path) -> Lake:
     """Two versions: of the first 60 documents, and of all but the first four, with another title of a picture."""
-    lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: some(documents, range(60))}, said=said_of(documents))
-    written = lakes.write_lake(
-        str(tmp_path / "lake"),
+    lakes.write_lake(tmp_path / "lake", {Split.TEST: some(documents, range(60))}, said=said_of(documents))
+    return lakes.write_lake(
+        tmp_path / "lake",
         {Split.TEST: some(documents, range(4, 80))},
         version="v2",
         said=said_of(documents, "Another title"),
     )
-    assert isinstance(written, Lake)
-    return written
 
 
 @pytest.fixture
 def model(lake: Lake) -> LinkModel:
-    torch.manual_seed(0)
-    manifest, source = read_manifest(lake, "synthetic@v1")
-    return LinkModel(ModelCard(config=CONFIG, data=identify(manifest, source, CONFIG.reading)), None).eval()
+    return lakes.untrained(CONFIG, lake)
 
 
 def made(model: LinkModel, lake: Lake, version: str, name: str = "m", **options: Any) -> BuiltIndex:

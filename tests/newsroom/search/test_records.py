@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import archives
 import pytest
 
 from newsroom.archive.filters import Filters, parse_filters
@@ -42,7 +42,7 @@ PICTURES = (
 
 
 @pytest.fixture(scope="module", params=[1, 3])
-def records(archives: ModuleType, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Records:
+def records(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Records:
     """The same pictures in one part and in several."""
     found = archives.write_records(tmp_path_factory.mktemp("records"), PICTURES, request.param)
     assert isinstance(found, Records)
@@ -73,7 +73,7 @@ def test_pictures_come_back_as_they_were_in_the_order_asked_for(records: Records
         records.rows_named(["d" * 64])
 
 
-def test_the_same_pictures_give_the_same_bytes(archives: ModuleType, tmp_path: Path) -> None:
+def test_the_same_pictures_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         archives.write_records(tmp_path / name, PICTURES, 2)
     one, two = (
@@ -179,7 +179,7 @@ def test_facets_count_what_filters_leave(records: Records) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 4])
-def test_facets_are_what_counting_gives(archives: ModuleType, tmp_path: Path, parts: int) -> None:
+def test_facets_are_what_counting_gives(tmp_path: Path, parts: int) -> None:
     agencies = ("dpa", "AFP", "DPA", None, "Reuters")
     pictures = [
         Picture(image=f"{number:064x}", metadata=Metadata(credit=agencies[number % 5], date=f"20{number % 7:02d}-01"))
@@ -195,7 +195,7 @@ def test_facets_are_what_counting_gives(archives: ModuleType, tmp_path: Path, pa
     assert [number for _, number in facets["credit"]] == sorted(credit.values(), reverse=True)
 
 
-def test_a_picture_that_is_gone_is_nowhere(archives: ModuleType, tmp_path: Path) -> None:
+def test_a_picture_that_is_gone_is_nowhere(tmp_path: Path) -> None:
     gone = archives.write_records(tmp_path, PICTURES, 2, gone=["a" * 64])
     assert gone.count == len(PICTURES) - 1 and gone.rows_of(["a" * 64, "b" * 64]).count(None) == 1
     assert selected(gone, "date>=2019") == "bc" and selected(gone, entities=("Rhein",)) == ""

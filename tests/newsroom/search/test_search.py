@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import numpy as np
 import pytest
 import torch
@@ -20,31 +20,21 @@ from schemas.documents import Split
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import read_manifest
-from training.config import LoopConfig, Select, TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
-from training.data.loading import identify, load_training_data, read_for_model
-from training.loop.context import Context
-from training.loop.trainer import train
+from training.data.loading import read_for_model
 from training.metrics.relations import RefineConfig
-from training.model import LinkModel, ModelCard
+from training.model import LinkModel
 from training.text.vocabulary import Vocabulary
 from training.towers.multi_source import MultiSourceSettings
 from training.towers.recurrence import GruSettings
-from training.towers.vectors import LinearSettings, SentenceSettings
+from training.towers.vectors import LinearSettings
 
-CONFIG = TrainConfig(
-    recipe="tiny",
-    dimensions=16,
-    text=SentenceSettings(dropout=0.0),
-    image=LinearSettings(dropout=0.0, standardise=True),
-    training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
-)
 URI = "models:/searcher/1"
 
 
 @pytest.fixture(scope="module")
-def made(lakes: ModuleType) -> dict[Split, Any]:
+def made() -> dict[Split, Any]:
     counts = {Split.TRAIN: 100, Split.VAL: 25, Split.TEST: 30}
     return {split: with_own_texts(lakes.make_documents(split, count, lakes.World())) for split, count in counts.items()}
 
@@ -59,21 +49,18 @@ def with_own_texts(made: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, made: dict[Split, Any], tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(made: dict[Split, Any], tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Every second picture of the test split is said to be of a year."""
     said = {}
     for number, key in enumerate(sorted(made[Split.TEST].image_vectors)):
         metadata = {"caption": f"number{number} shown", "date": str(2010 + number % 2), "keywords": ["k"]}
         said[key] = {"metadata": metadata, "width": 40, "height": 30}
-    written = lakes.write_lake(str(tmp_path_factory.mktemp("searching") / "lake"), made, said=said)
-    assert isinstance(written, Lake)
-    return written
+    return lakes.write_lake(tmp_path_factory.mktemp("searching") / "lake", made, said=said)
 
 
 @pytest.fixture(scope="module")
 def model(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LinkModel:
-    data = load_training_data(lake, "synthetic", CONFIG.reading)
-    return LinkModel.load(train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model)
+    return LinkModel.load(lakes.learn(lakes.TINY, lake, tmp_path_factory.mktemp("trained")))
 
 
 def built(model: LinkModel, lake: Lake, **options: object) -> BuiltIndex:
@@ -198,9 +185,9 @@ def test_probabilities_are_those_of_validation_texts_in_this_index(
 
 
 def test_without_enough_validation_texts_there_is_no_probability(
-    model: LinkModel, lakes: ModuleType, made: dict[Split, Any], reader: Extractor, tmp_path: Path
+    model: LinkModel, made: dict[Split, Any], reader: Extractor, tmp_path: Path
 ) -> None:
-    bare = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: made[Split.TEST]})
+    bare = lakes.write_lake(tmp_path / "lake", {Split.TEST: made[Split.TEST]})
     index = open_index(build_index(model, bare, "synthetic", uri=URI, name="m", say=print).folder.uri)
     assert index.confidence is None
     (text, *_) = made[Split.TEST].documents[0].sentences
@@ -345,22 +332,20 @@ def test_an_index_on_an_object_store_is_fetched_whole_and_searched(lake: Lake, i
         open_index(damaged.uri)
 
 
-def test_sources_of_a_fuser_have_weights_and_words_attention(lakes: ModuleType, tmp_path: Path) -> None:
+def test_sources_of_a_fuser_have_weights_and_words_attention(tmp_path: Path) -> None:
     roles = ("headline", "lead", "caption", "body")
     world = lakes.World(sentences=(4, 4), images=(1, 1))
     part = lakes.with_roles(lakes.make_documents(Split.TEST, 12, world), roles, "de")
-    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: part}, world=world)
+    lake = lakes.write_lake(tmp_path / "lake", {Split.TEST: part}, world=world)
     text = MultiSourceSettings(sources=roles, word_dimensions=8, dropout=0.0)
-    config = replace(CONFIG, text=text, image=LinearSettings(dropout=0.0))
+    config = replace(lakes.TINY, text=text, image=LinearSettings(dropout=0.0))
     words = ["a", "seen", "from", *(f"thing{number}" for number in range(40))]
-    torch.manual_seed(0)
-    card = ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config.reading))
-    model = LinkModel(card, Vocabulary.from_counts(dict.fromkeys(words, 1), min_count=1)).eval()
+    model = lakes.untrained(config, lake, words)
     index = open_index(build_index(model, lake, "synthetic", uri=URI, name="m", say=lambda line: None).folder.uri)
     document = part.documents[0]
     texts = {sentence.role: sentence.text for sentence in document.sentences}
     found = search(index, Query(texts=texts, language="de"))
-    read = read_for_model(config.reading, card.data, *read_manifest(lake, "synthetic"), Split.TEST)
+    read = read_for_model(config.reading, model.card.data, *read_manifest(lake, "synthetic"), Split.TEST)
     embedded = dict(zip(read.ids, model.embed(read), strict=True))
     similarities = {
         read.image_hashes[int(read.image_rows[read.images.rows(n)][0])]: float(
@@ -379,7 +364,9 @@ def test_sources_of_a_fuser_have_weights_and_words_attention(lakes: ModuleType, 
 
 
 def test_a_model_of_several_languages_is_told_which(model: LinkModel, lake: Lake) -> None:
-    config = replace(CONFIG, text=GruSettings(word_dimensions=8, aligned_vectors=("de=a", "fr=b"), train_words=False))
+    config = replace(
+        lakes.TINY, text=GruSettings(word_dimensions=8, aligned_vectors=("de=a", "fr=b"), train_words=False)
+    )
     many = LinkModel(
         replace(model.card, config=config), Vocabulary.from_counts({"de:boot": 1, "fr:bateau": 1}, min_count=1)
     )

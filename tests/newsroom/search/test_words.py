@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from math import log
 from pathlib import Path
-from types import ModuleType
 
+import archives
 import numpy as np
 import pytest
 
@@ -39,11 +39,11 @@ def pictures(captions: tuple[str, ...] = TEXTS, titles: tuple[str, ...] = TITLES
 
 
 @pytest.fixture
-def words(archives: ModuleType, tmp_path: Path) -> Words:
-    return words_in(archives, tmp_path / "words", pictures())
+def words(tmp_path: Path) -> Words:
+    return words_in(tmp_path / "words", pictures())
 
 
-def words_in(archives: ModuleType, folder: Path, given: list[Picture]) -> Words:
+def words_in(folder: Path, given: list[Picture]) -> Words:
     found: Words = archives.write_records(folder, given).words
     return found
 
@@ -93,10 +93,10 @@ def test_rows_that_are_left_out_take_no_place(words: Words) -> None:
     assert some.scores.tolist() == whole.scores[whole.rows == 2].tolist()
 
 
-def test_of_a_long_text_the_rarest_words_count(archives: ModuleType, tmp_path: Path) -> None:
+def test_of_a_long_text_the_rarest_words_count(tmp_path: Path) -> None:
     often = [f"often{number}" for number in range(LEXICAL_WORDS + 6)]
     captions = (" ".join(often), " ".join(often), "seldom", *["nothing"] * 20)
-    words = words_in(archives, tmp_path, pictures(captions, ()))
+    words = words_in(tmp_path, pictures(captions, ()))
     found = words.rank(" ".join([*often, "seldom"]), 3)
     assert set(found.rows.tolist()) == {0, 1, 2}
     of_forty = words.rank(" ".join(often[:40]), 1).scores[0]
@@ -104,7 +104,7 @@ def test_of_a_long_text_the_rarest_words_count(archives: ModuleType, tmp_path: P
     assert longest == pytest.approx((LEXICAL_WORDS - 1) / 40 * of_forty)  # the rarest of all is one of them
 
 
-def test_parts_are_ranked_as_one(archives: ModuleType, words: Words, tmp_path: Path) -> None:
+def test_parts_are_ranked_as_one(words: Words, tmp_path: Path) -> None:
     records = archives.write_records(tmp_path, pictures(), 3)
     found, whole = records.words.rank("york floods minster", 10), words.rank("york floods minster", 10)
     assert found.scores == pytest.approx(whole.scores, rel=1e-6)
@@ -112,7 +112,7 @@ def test_parts_are_ranked_as_one(archives: ModuleType, words: Words, tmp_path: P
     assert hashes == [pictures()[row].image for row in whole.rows.tolist()]
 
 
-def test_words_of_another_library_are_refused(archives: ModuleType, tmp_path: Path) -> None:
+def test_words_of_another_library_are_refused(tmp_path: Path) -> None:
     archives.write_records(tmp_path, pictures())
     (folder,) = tmp_path.glob(f"*/{WORDS}")
     (segment,) = folder.glob("*.term")
@@ -121,6 +121,6 @@ def test_words_of_another_library_are_refused(archives: ModuleType, tmp_path: Pa
         Words.open([folder], np.array([0]))
 
 
-def test_pictures_of_which_nothing_is_said_have_no_words(archives: ModuleType, tmp_path: Path) -> None:
-    words = words_in(archives, tmp_path, pictures(("", ""), ()))
+def test_pictures_of_which_nothing_is_said_have_no_words(tmp_path: Path) -> None:
+    words = words_in(tmp_path, pictures(("", ""), ()))
     assert words.rank("york", 3).rows.tolist() == [] and words.number(parse_filters(entities=["york"])) == 0

@@ -9,8 +9,8 @@ import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,7 +24,7 @@ from schemas.tables import row_of, to_table
 
 
 def write(
-    lakes: ModuleType, root: str, version: str, splits: Mapping[Split, Sequence[int]], failures: Sequence[Failure] = (),
+    root: str, version: str, splits: Mapping[Split, Sequence[int]], failures: Sequence[Failure] = (),
     *, sentences: Mapping[int, Sequence[str]] | None = None,
 ) -> Lake:  # fmt: skip
     """Write a version of some of 12 documents, perhaps with other sentences, and its failures."""
@@ -49,15 +49,15 @@ def write(
 
 
 @pytest.fixture
-def lake(lakes: ModuleType, tmp_path: object) -> Lake:
+def lake(tmp_path: object) -> Lake:
     few = Failure(Stage.RULES, "train-007", Reason.TOO_FEW_IMAGES, "expected 2 images, found 1")
-    write(lakes, str(tmp_path), "v1", {Split.TRAIN: range(7), Split.TEST: (8, 9)}, [few])
+    write(str(tmp_path), "v1", {Split.TRAIN: range(7), Split.TEST: (8, 9)}, [few])
     gone = [
         Failure(Stage.IMAGES, "train-001", Reason.NOT_FOUND, "404", image=2),
         Failure(Stage.SOURCES, "train-000", Reason.DELETED_RECORD, "taken `down` <b>"),
         Failure(Stage.SOURCES, "another", Reason.LOW_SCORE, "2"),
     ]
-    return write(lakes, str(tmp_path), "v2", {Split.TRAIN: (2, 3, 4, 5, 7, 8, 10), Split.TEST: (9,)}, gone)
+    return write(str(tmp_path), "v2", {Split.TRAIN: (2, 3, 4, 5, 7, 8, 10), Split.TEST: (9,)}, gone)
 
 
 def test_documents_come_and_go_for_the_reasons_of_failure_rows(lake: Lake) -> None:
@@ -76,13 +76,13 @@ def test_documents_come_and_go_for_the_reasons_of_failure_rows(lake: Lake) -> No
     assert not [line for line in found.settings if line.startswith("files.")]
 
 
-def test_documents_whose_text_changed_are_found_and_no_other(lakes: ModuleType, tmp_path: object) -> None:
+def test_documents_whose_text_changed_are_found_and_no_other(tmp_path: object) -> None:
     """Also where the same letters are divided otherwise."""
     count = len(lakes.make_documents(Split.TRAIN, 12, lakes.World()).documents[3].sentences)
     texts = ["ä b", "c", *["x"] * (count - 2)]
     kept = {Split.TRAIN: range(7)}
-    lake = write(lakes, str(tmp_path), "v1", kept, sentences={3: texts, 4: texts})
-    write(lakes, str(tmp_path), "v2", kept, sentences={3: ["ä ", "bc", *texts[2:]], 4: texts})
+    lake = write(str(tmp_path), "v1", kept, sentences={3: texts, 4: texts})
+    write(str(tmp_path), "v2", kept, sentences={3: ["ä ", "bc", *texts[2:]], 4: texts})
     found = changes_between(lake, "synthetic", "v1", "v2")
     assert found.rewritten == (DocumentChange(document="train-003", before="train", after="train"),)
     assert not found.added and not found.removed and not found.resplit and not found.is_nothing
@@ -128,11 +128,11 @@ def test_a_damaged_part_is_said(lake: Lake) -> None:
         changes_between(lake, "synthetic", "v1", "v2")
 
 
-def test_what_is_held_of_large_versions_is_their_difference(lakes: ModuleType, tmp_path: Path) -> None:
+def test_what_is_held_of_large_versions_is_their_difference(tmp_path: Path) -> None:
     """Two tables of all documents were held. Here a document has the same shard in both versions, as in builds."""
     made = lakes.make_documents(Split.TRAIN, 3000, lakes.World(sentences=(1, 1), images=(1, 1)))
     for version, documents in (("v1", made.documents[:-30]), ("v2", made.documents[30:])):
-        lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(made, documents=documents)}, shards=30, version=version)
+        lakes.write_lake(tmp_path, {Split.TRAIN: replace(made, documents=documents)}, shards=30, version=version)
     tracemalloc.start()
     found = changes_between(Lake.at(str(tmp_path)), "synthetic", "v1", "v2")
     _, peak = tracemalloc.get_traced_memory()

@@ -1,12 +1,11 @@
 """The recipe `joint-embeddings`: two columns of one model, compared as they are by a model like any other."""
 
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
 
-from schemas.documents import Split
 from schemas.errors import ConfigError, MultilinkError, UsageError
 from schemas.overrides import override
 from training.data.loading import load_training_data
@@ -18,11 +17,10 @@ from training.recipes import recipe
 
 
 @pytest.fixture
-def trained(lakes: ModuleType, tmp_path: Path):  # type: ignore[no-untyped-def]
+def trained(tmp_path: Path):  # type: ignore[no-untyped-def]
     def made(sentence: int, image: int, *settings: str):  # type: ignore[no-untyped-def]
         world = lakes.World(text_dimensions=sentence, image_dimensions=image)
-        documents = {split: lakes.make_documents(split, 12, world) for split in (Split.TRAIN, Split.VAL)}
-        lake = lakes.write_lake(str(tmp_path / "lake"), documents, world=world)
+        lake = lakes.write_lake(tmp_path / "lake", lakes.splits(world, train=12, val=12), world=world)
         config = override(recipe("joint-embeddings"), settings)
         data = load_training_data(lake, "synthetic", config.reading)
         result = train(config, data, Context(), run_directory=tmp_path / "run")

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
 import torch
@@ -70,47 +70,46 @@ def test_weights_are_what_plans_put_into_a_bin_over_what_equal_plans_do() -> Non
     assert not order.log_weights.any()  # of two documents
 
 
-def trained(lakes: ModuleType, folder: Path, share: float, *settings: str, knows_links: bool = False) -> LinkModel:
+def trained(folder: Path, share: float, *settings: str, knows_links: bool = False) -> LinkModel:
     config: TrainConfig = override(recipe("closed-form"), ["dimensions=8", *settings])
-    data = load_training_data(lake_of(lakes, folder, share), "synthetic", config.reading)
+    data = load_training_data(lake_of(folder, share), "synthetic", config.reading)
     context, run = Context(), folder / "-".join(settings)
     return LinkModel.load(train(config, replace(data, knows_links=knows_links), context, run_directory=run).model)
 
 
-def lake_of(lakes: ModuleType, folder: Path, share: float) -> Lake:
+def lake_of(folder: Path, share: float) -> Lake:
     if not (folder / "lake").exists():
         world = lakes.World(noise=NOISE, sentences=SIZES, images=SIZES)
         made = {
             s: lakes.in_order(lakes.make_documents(s, n, world), share)
             for s, n in zip(Split, (120, 20, 60), strict=True)
         }
-        lakes.write_lake(str(folder / "lake"), made)
+        lakes.write_lake(folder / "lake", made)
     return Lake.at(str(folder / "lake"))
 
 
-def test_an_order_is_learnt_where_there_is_one_and_links_get_better(lakes: ModuleType, tmp_path: Path) -> None:
+def test_an_order_is_learnt_where_there_is_one_and_links_get_better(tmp_path: Path) -> None:
     aucs = {}
     for order in ("off", "auto"):
-        model = trained(lakes, tmp_path, 1.0, f"link.order={order}")
-        shown, embedded = embed_split(model, *read_manifest(lake_of(lakes, tmp_path, 1.0), "synthetic"), Split.TEST)
+        model = trained(tmp_path, 1.0, f"link.order={order}")
+        shown, embedded = embed_split(model, *read_manifest(lake_of(tmp_path, 1.0), "synthetic"), Split.TEST)
         scores = score_documents([each.similarities() for each in embedded], shown.links or ())
         aucs[order] = float(scores.table[:, 0].mean())
         assert ("order" in model.described()["Similarity of a pair"]) == (order == "auto")
     assert aucs["auto"] > aucs["off"] + 2
 
 
-def test_known_links_leave_order_out_unless_it_is_asked_for(lakes: ModuleType, tmp_path: Path) -> None:
+def test_known_links_leave_order_out_unless_it_is_asked_for(tmp_path: Path) -> None:
     for order in ("auto", "on"):
-        steps = trained(lakes, tmp_path, 1.0, f"link.order={order}", knows_links=True).steps
+        steps = trained(tmp_path, 1.0, f"link.order={order}", knows_links=True).steps
         assert steps is not None and steps.order is not None and steps.order.any() == (order == "on")
 
 
 @pytest.mark.parametrize("name", ["tiny", "closed-form"])
-def test_a_file_and_a_data_set_give_the_same_numbers(lakes: ModuleType, tmp_path: Path, name: str) -> None:
+def test_a_file_and_a_data_set_give_the_same_numbers(tmp_path: Path, name: str) -> None:
     config = override(recipe(name), ["dimensions=8", "training.epochs=4", "link.order=on"])
-    lake = lake_of(lakes, tmp_path, 1.0)
-    data = load_training_data(lake, "synthetic", config.reading)
-    model = LinkModel.load(train(config, data, Context(), run_directory=tmp_path / name).model)
+    lake = lake_of(tmp_path, 1.0)
+    model = LinkModel.load(lakes.learn(config, lake, tmp_path / name))
     shown, embedded = embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)
     assert model.steps is not None and model.steps.order is not None and model.steps.order.any()
     assert shown.sentence_vectors is not None

@@ -3,8 +3,8 @@
 import logging
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
 import torch
@@ -32,11 +32,8 @@ CONFIG = override(
 
 
 @pytest.fixture(scope="module")
-def data(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
-    made = {
-        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (60, 20), strict=False)
-    }
-    lake = lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made)
+def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    lake = lakes.write_lake(tmp_path_factory.mktemp("lake"), lakes.splits(train=60, val=20))
     return load_training_data(lake, "synthetic", CONFIG.reading)
 
 
@@ -127,11 +124,8 @@ def test_passes_by_hand(data: TrainingData, tmp_path: Path, epochs: int, monkeyp
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_columns_are_whitened_by_themselves_and_class_names_are_the_first_plan(
-    lakes: ModuleType, tmp_path: Path, epochs: int
-) -> None:
-    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 60, lakes.World())}
-    lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
+def test_columns_are_whitened_by_themselves_and_class_names_are_the_first_plan(tmp_path: Path, epochs: int) -> None:
+    lake: Lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=60), is_named=True)
     settings = [f"training.epochs={epochs}", "link.steps=", "objective.column_weights=image-*=0.5,*-encoder=7"]
     data = load_training_data(lake, "synthetic", override(CONFIG, settings).reading)
     assert (data.identity.image_features, data.identity.image_sizes) == ("image-test+noisy-names", (16, 8))
@@ -146,9 +140,8 @@ def test_columns_are_whitened_by_themselves_and_class_names_are_the_first_plan(
         assert found == pytest.approx(wanted, abs=5e-4)
 
 
-def test_a_column_of_weight_0_is_not_read(lakes: ModuleType, tmp_path: Path) -> None:
-    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 30, lakes.World())}
-    lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
+def test_a_column_of_weight_0_is_not_read(tmp_path: Path) -> None:
+    lake: Lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=30), is_named=True)
     config = override(CONFIG, ["objective.column_weights=noisy-*=0", "training.epochs=1"])
     weights = trained(
         load_training_data(lake, "synthetic", config.reading), tmp_path / "run", *["objective.column_weights=noisy-*=0"]
@@ -242,12 +235,12 @@ def test_without_validation_documents_the_last_pass_is_kept(data: TrainingData, 
 
 @pytest.mark.parametrize(("documents", "kept"), [(1, 6), (4, 6), (19, 6), (20, 3)])
 def test_few_validation_documents_choose_no_pass(
-    lakes: ModuleType, tmp_path: Path, documents: int, kept: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, documents: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All own images are first after one pass: below 20 documents the last pass is kept; with more, the latest best."""
-    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 60, lakes.World())}
+    made = lakes.splits(train=60)
     made[Split.VAL] = lakes.make_documents(Split.VAL, documents, lakes.World())
-    lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    lake: Lake = lakes.write_lake(tmp_path / "lake", made)
     config = override(CONFIG, ["training.select=retrieval"])
     ranks = iter([2.0, 1.0, 1.0, 1.5, 1.5, 1.5])
     judged = trainer.validate
@@ -273,11 +266,11 @@ def test_passes_that_are_cut_are_pointed_out(
     )
 
 
-def test_links_are_never_read(lakes: ModuleType, tmp_path: Path) -> None:
+def test_links_are_never_read(tmp_path: Path) -> None:
     made = lakes.make_documents(Split.TRAIN, 12, lakes.World())
     models = []
     for number, documents in enumerate((made, lakes.without_links(made), lakes.with_other_links(made))):
-        lake: Lake = lakes.write_lake(str(tmp_path / f"lake-{number}"), {Split.TRAIN: documents})
+        lake: Lake = lakes.write_lake(tmp_path / f"lake-{number}", {Split.TRAIN: documents})
         config: TrainConfig = replace(CONFIG, training=replace(CONFIG.training, epochs=3))
         models.append(trained(load_training_data(lake, "synthetic", config.reading), tmp_path / str(number)))
     for other in models[1:]:

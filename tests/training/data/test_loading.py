@@ -3,8 +3,8 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,13 +30,13 @@ CONFIG = TrainConfig(text=SentenceSettings())
 
 
 @pytest.fixture
-def made(lakes: ModuleType) -> dict[Split, object]:
-    return {split: lakes.make_documents(split, 10, lakes.World()) for split in (Split.TRAIN, Split.VAL)}
+def made() -> dict[Split, object]:
+    return lakes.splits(train=10, val=10)
 
 
 @pytest.fixture
-def lake(lakes: ModuleType, made: dict[Split, object], tmp_path: Path) -> Lake:
-    return lakes.write_lake(str(tmp_path), made, shards=3)
+def lake(made: dict[Split, object], tmp_path: Path) -> Lake:
+    return lakes.write_lake(tmp_path, made, shards=3)
 
 
 def opened(lake: Lake) -> tuple[Manifest, object]:
@@ -48,7 +48,7 @@ def groups(keys: np.ndarray) -> np.ndarray:
     return np.equal(keys[:, None], keys[None, :])
 
 
-def test_a_split_is_what_was_written(lakes: ModuleType, made: dict, lake: Lake) -> None:
+def test_a_split_is_what_was_written(made: dict, lake: Lake) -> None:
     manifest, folder = opened(lake)
     found = read_split(manifest, folder, Split.TRAIN, Columns(images="auto", sentences="auto", links=True))
     by_id = {document.id: document for document in made[Split.TRAIN].documents}
@@ -70,7 +70,7 @@ def test_a_split_is_what_was_written(lakes: ModuleType, made: dict, lake: Lake) 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4, 11])
 def test_the_sample_of_any_number_of_workers_is_that_of_one(
-    lakes: ModuleType, lake: Lake, monkeypatch: pytest.MonkeyPatch, world_size: int
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, world_size: int
 ) -> None:
     training = load_training_data(lake, "synthetic", CONFIG.reading).training
     for most in (10**6, 5):
@@ -82,7 +82,7 @@ def test_the_sample_of_any_number_of_workers_is_that_of_one(
         assert (len(found) == len(training.index)) == (most > 5) and len(found) >= min(most, len(training.index))
 
 
-def test_documents_come_in_the_order_asked_for(lakes: ModuleType, lake: Lake) -> None:
+def test_documents_come_in_the_order_asked_for(lake: Lake) -> None:
     training = load_training_data(lake, "synthetic", CONFIG.reading).training
     whole, index = lakes.whole(training), training.index
     assert np.array_equal(whole.sentences.counts, index.sentences.counts)
@@ -96,16 +96,14 @@ def test_documents_come_in_the_order_asked_for(lakes: ModuleType, lake: Lake) ->
     assert set(found.image_rows.tolist()) == set(range(len(found.image_hashes)))
 
 
-def test_a_host_reads_a_part_once(lakes: ModuleType, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_reads_a_part_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
     monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("a part was read again"))
     again = load_training_data(lake, "synthetic", CONFIG.reading).training
     assert len(lakes.whole(again)) == len(again.index)
 
 
-def test_training_links_are_not_read(
-    lakes: ModuleType, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_links_are_not_read(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path))
     projected: list[tuple[str, list[str]]] = []
     read = pq.ParquetFile.read
@@ -125,7 +123,7 @@ def test_training_links_are_not_read(
     assert not [columns for _, columns in projected if "after_sentence" in columns]
 
 
-def test_where_images_stand_is_read_where_it_is_asked_for(lakes: ModuleType, made: dict, tmp_path: Path) -> None:
+def test_where_images_stand_is_read_where_it_is_asked_for(made: dict, tmp_path: Path) -> None:
     first, second, third = made[Split.TRAIN].documents[:3]
     images = len(first.images)
     documents = (
@@ -133,7 +131,7 @@ def test_where_images_stand_is_read_where_it_is_asked_for(lakes: ModuleType, mad
         replace(second, after_sentence=tuple(0 for _ in second.images)),
         third,
     )
-    lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(made[Split.TRAIN], documents=documents)}, shards=1)
+    lake = lakes.write_lake(tmp_path, {Split.TRAIN: replace(made[Split.TRAIN], documents=documents)}, shards=1)
     found = read_split(*opened(lake), Split.TRAIN, Columns(places=True))
     expected = [len(first.sentences), *[-1] * (images - 1), *[0] * len(second.images), *[-1] * len(third.images)]
     assert found.after_sentence is not None and found.after_sentence.tolist() == expected
@@ -177,22 +175,22 @@ def test_an_image_that_stands_outside_its_document_is_refused(lake: Lake) -> Non
         read_split(*opened(wrong), Split.TRAIN, Columns(places=True))
 
 
-def test_links_keep_their_three_states(lakes: ModuleType, made: dict, tmp_path: Path) -> None:
+def test_links_keep_their_three_states(made: dict, tmp_path: Path) -> None:
     documents = made[Split.TRAIN].documents
     states = (replace(documents[0], links=None), replace(documents[1], links=()), documents[2])
-    lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(made[Split.TRAIN], documents=states)}, shards=1)
+    lake = lakes.write_lake(tmp_path, {Split.TRAIN: replace(made[Split.TRAIN], documents=states)}, shards=1)
     links = read_split(*opened(lake), Split.TRAIN, Columns(links=True)).links
     assert links is not None
     assert links[0] is None and links[1] is not None and links[2] is not None
     assert links[1].shape == (0, 2) and len(links[2])
 
 
-def test_shared_images_are_in_the_bank_once_and_share_a_key(lakes: ModuleType, made: dict, tmp_path: Path) -> None:
+def test_shared_images_are_in_the_bank_once_and_share_a_key(made: dict, tmp_path: Path) -> None:
     first, second = made[Split.TRAIN].documents[:2]
     twin = replace(first, id="twin", images=first.images[::-1])
     changed = replace(made[Split.TRAIN], documents=(first, second, twin))
     changed = replace(changed, sentence_vectors=changed.sentence_vectors | {"twin": changed.sentence_vectors[first.id]})
-    lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: changed}, shards=2)
+    lake = lakes.write_lake(tmp_path, {Split.TRAIN: changed}, shards=2)
     found = read_split(*opened(lake), Split.TRAIN, Columns(images="auto"))
     assert len(found.image_bank) == len(first.images) + len(second.images)
     keys = dict(zip(found.ids, found.image_sets, strict=True))
@@ -220,17 +218,17 @@ def column(name: str) -> FeatureColumn:
     return FeatureColumn(name=name, kind=FeatureKind.VECTOR, dimensions=3)
 
 
-def test_what_is_not_there_is_named(lakes: ModuleType, made: dict, lake: Lake, tmp_path: Path) -> None:
+def test_what_is_not_there_is_named(made: dict, lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no split 'test'; splits: train, val"):
         read_split(*opened(lake), Split.TEST, Columns())
     with pytest.raises(ConfigError, match="it has image-test"):
         load_training_data(lake, "synthetic", replace(CONFIG, data=DataConfig(image_features="resnet50")).reading)
     with pytest.raises(NotFoundError, match="no split 'train'"):
-        only_validation = lakes.write_lake(str(tmp_path / "b"), {Split.VAL: made[Split.VAL]})
+        only_validation = lakes.write_lake(tmp_path / "b", {Split.VAL: made[Split.VAL]})
         load_training_data(only_validation, "synthetic", CONFIG.reading)
     with pytest.raises(UsageError, match="found none"):
         empty = replace(made[Split.TRAIN], documents=())
-        load_training_data(lakes.write_lake(str(tmp_path / "c"), {Split.TRAIN: empty}), "synthetic", CONFIG.reading)
+        load_training_data(lakes.write_lake(tmp_path / "c", {Split.TRAIN: empty}), "synthetic", CONFIG.reading)
 
 
 def test_a_part_with_other_rows_than_the_manifest_says(lake: Lake) -> None:
@@ -240,11 +238,11 @@ def test_a_part_with_other_rows_than_the_manifest_says(lake: Lake) -> None:
         read_index(replace(manifest, files=wrong), folder, Split.TRAIN)
 
 
-def test_vectors_that_are_not_finite_are_refused(lakes: ModuleType, made: dict, tmp_path: Path) -> None:
+def test_vectors_that_are_not_finite_are_refused(made: dict, tmp_path: Path) -> None:
     given = made[Split.TRAIN]
     first = given.documents[0]
     broken = {**given.sentence_vectors, first.id: given.sentence_vectors[first.id] * np.inf}
-    lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: replace(given, sentence_vectors=broken)})
+    lake = lakes.write_lake(tmp_path, {Split.TRAIN: replace(given, sentence_vectors=broken)})
     with pytest.raises(IntegrityError, match=f"{len(first.sentences)} vectors are not finite, the first is number 0"):
         lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
 
@@ -259,12 +257,10 @@ def test_ragged_rows() -> None:
     assert Ragged.joined([ragged, Ragged.of([1])]).offsets.tolist() == [0, 2, 2, 5, 6]
 
 
-def test_a_part_with_one_flipped_byte_is_refused(
-    lakes: ModuleType, made: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_with_one_flipped_byte_is_refused(made: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """D9: a changed part whose Parquet still reads was trained on in silence."""
     monkeypatch.setenv(CACHE, str(tmp_path))  # what a host has of the part in its manifest would be taken
-    lake = lakes.write_lake(str(tmp_path), {Split.TRAIN: made[Split.TRAIN]})
+    lake = lakes.write_lake(tmp_path, {Split.TRAIN: made[Split.TRAIN]})
     manifest, folder = opened(lake)
     part = Path(folder.uri) / manifest.parts("images", Split.TRAIN)[0].path
     data = bytearray(part.read_bytes())
@@ -277,9 +273,9 @@ def test_a_part_with_one_flipped_byte_is_refused(
         lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
 
 
-def test_several_columns_are_read_as_one_vector(lakes: ModuleType, tmp_path: Path) -> None:
+def test_several_columns_are_read_as_one_vector(tmp_path: Path) -> None:
     made = lakes.make_documents(Split.TRAIN, 6, lakes.World())
-    named: Lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TRAIN: made}, is_named=True)
+    named: Lake = lakes.write_lake(tmp_path / "lake", {Split.TRAIN: made}, is_named=True)
     manifest, folder = opened(named)
     single = {
         name: read_split(manifest, folder, Split.TRAIN, Columns(images=name)).image_bank
@@ -324,13 +320,9 @@ def test_class_names_are_columns_of_the_size_of_their_encoder_s() -> None:
     assert named("a-names+b", (7, 4)) is None
 
 
-def test_an_epoch_maps_each_of_many_small_shards_once(
-    lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_epoch_maps_each_of_many_small_shards_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 256 shards that were kept open those of a window were closed before they were needed again."""
-    lake = lakes.write_lake(
-        str(tmp_path), {Split.TRAIN: lakes.make_documents(Split.TRAIN, 600, lakes.World())}, shards=300
-    )
+    lake = lakes.write_lake(tmp_path, lakes.splits(train=600), shards=300)
     training = load_training_data(lake, "synthetic", CONFIG.reading).training
     opened: list[int] = []
     from_arrays = split.from_arrays

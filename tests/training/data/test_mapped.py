@@ -4,9 +4,9 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import numpy as np
 import pytest
 
@@ -38,17 +38,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "mapped"
 
 
-def make_lake(lakes: ModuleType, folder: Path, *, validation: int = 12, is_turned: bool = False) -> Lake:
+def make_lake(folder: Path, *, validation: int = 12, is_turned: bool = False) -> Lake:
     """Return a lake; a turned one has the same documents with the vectors' numbers in another order."""
-    made = {
-        split: lakes.make_documents(split, count, lakes.World())
-        for split, count in ((Split.TRAIN, 30), (Split.VAL, validation))
-    }
+    made = lakes.splits(train=30, val=validation)
     if is_turned:
         made = {split: replace(each, **turned(each)) for split, each in made.items()}
-    lake = lakes.write_lake(str(folder), made, shards=2)
-    assert isinstance(lake, Lake)
-    return lake
+    return lakes.write_lake(folder, made, shards=2)
 
 
 def turned(made: Any) -> dict[str, Any]:
@@ -72,11 +67,11 @@ def loss(model: LinkModel, lake: Lake, documents: int = 0) -> float | None:
 
 
 def test_a_host_keeps_the_data_sets_of_one_model_apart(
-    lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     """Files were named by the model's own data set: another one's numbers were taken for its own."""
-    own, other = make_lake(lakes, tmp_path / "own"), make_lake(lakes, tmp_path / "other", is_turned=True)
-    larger = make_lake(lakes, tmp_path / "larger", validation=20)
+    own, other = make_lake(tmp_path / "own"), make_lake(tmp_path / "other", is_turned=True)
+    larger = make_lake(tmp_path / "larger", validation=20)
     model, validation = trained(own, tmp_path / "run")
     shared = [loss(model, lake) for lake in (other, own, larger)]
     for number, lake in enumerate((other, own, larger)):
@@ -89,9 +84,9 @@ def test_a_host_keeps_the_data_sets_of_one_model_apart(
 
 
 def test_a_sampled_split_and_the_whole_are_kept_apart(
-    lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    lake = make_lake(lakes, tmp_path / "lake")
+    lake = make_lake(tmp_path / "lake")
     model, validation = trained(lake, tmp_path / "run")
     sample = loss(model, lake, 8)
     monkeypatch.setenv(CACHE, str(tmp_path / "begun-by-a-sample"))
@@ -103,8 +98,8 @@ def test_a_sampled_split_and_the_whole_are_kept_apart(
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "flipped"])
 @pytest.mark.parametrize("which", ["index", "shard"])
-def test_a_damaged_file_is_made_again(lakes: ModuleType, tmp_path: Path, cache: Path, damage: str, which: str) -> None:
-    lake = make_lake(lakes, tmp_path / "lake")
+def test_a_damaged_file_is_made_again(tmp_path: Path, cache: Path, damage: str, which: str) -> None:
+    lake = make_lake(tmp_path / "lake")
     training = load_training_data(lake, "synthetic", CONFIG.reading).training
     expected = lakes.whole(training)
     sizes = {path: path.stat().st_size for path in cache.glob("*.arrow")}
@@ -127,9 +122,9 @@ def test_a_damaged_file_is_made_again(lakes: ModuleType, tmp_path: Path, cache: 
 
 
 def test_old_files_go_and_beyond_the_limit_those_that_were_used_first(
-    lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    lake = make_lake(lakes, tmp_path / "lake")
+    lake = make_lake(tmp_path / "lake")
     lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
     kept = {path.name for path in cache.glob("*.arrow")}
     now = time.time()
@@ -139,7 +134,7 @@ def test_old_files_go_and_beyond_the_limit_those_that_were_used_first(
         os.utime(path, (now - age_s, now - age_s))
     monkeypatch.setenv(LIMIT, "0.001")
     monkeypatch.setattr(mapped, "LOOKS", 1)
-    other = make_lake(lakes, tmp_path / "other", is_turned=True)
+    other = make_lake(tmp_path / "other", is_turned=True)
     lakes.whole(load_training_data(other, "synthetic", CONFIG.reading).training)
     found = {path.name for path in cache.glob("*.arrow")}
     assert "later.arrow" in found and kept < found
@@ -147,9 +142,9 @@ def test_old_files_go_and_beyond_the_limit_those_that_were_used_first(
 
 
 def test_a_cache_smaller_than_a_shard_trains_all_the_same(
-    lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    lake = make_lake(lakes, tmp_path / "lake")
+    lake = make_lake(tmp_path / "lake")
     _, validation = trained(lake, tmp_path / "run")
     monkeypatch.setenv(CACHE, str(tmp_path / "small"))
     monkeypatch.setenv(LIMIT, "0.000000001")
@@ -157,8 +152,8 @@ def test_a_cache_smaller_than_a_shard_trains_all_the_same(
     assert trained(lake, tmp_path / "again")[1] == validation
 
 
-def test_what_a_version_left_on_this_host_is_removed(lakes: ModuleType, tmp_path: Path, cache: Path) -> None:
-    forgotten, other = make_lake(lakes, tmp_path / "lake"), make_lake(lakes, tmp_path / "other", is_turned=True)
+def test_what_a_version_left_on_this_host_is_removed(tmp_path: Path, cache: Path) -> None:
+    forgotten, other = make_lake(tmp_path / "lake"), make_lake(tmp_path / "other", is_turned=True)
     lakes.whole(load_training_data(other, "synthetic", CONFIG.reading).training)
     kept = {path.name for path in cache.glob("*.arrow")}
     data = load_training_data(forgotten, "synthetic", CONFIG.reading)

@@ -1,6 +1,6 @@
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +54,7 @@ def test_fused_sources_are_one_row_a_document() -> None:
     assert viewed(given, ALL_SENTENCES) is given
 
 
-def test_the_index_counts_what_the_reader_gives(lakes: ModuleType, tmp_path: Path) -> None:
+def test_the_index_counts_what_the_reader_gives(tmp_path: Path) -> None:
     made = lakes.make_documents(Split.TRAIN, 3, lakes.World(sentences=(4, 4)))
     kept = []
     for number, document in enumerate(made.documents):
@@ -74,7 +74,7 @@ def test_the_index_counts_what_the_reader_gives(lakes: ModuleType, tmp_path: Pat
             )
         )
     lake = lakes.write_lake(
-        str(tmp_path), {Split.TRAIN: type(made)(tuple(kept), made.sentence_vectors, made.image_vectors)}, shards=1
+        tmp_path, {Split.TRAIN: type(made)(tuple(kept), made.sentence_vectors, made.image_vectors)}, shards=1
     )
     manifest, folder = read_manifest(lake, "synthetic")
     for view in (ALL_SENTENCES, TextView(roles=("body",)), TextView(roles=("caption", "body"), is_fused=True)):

@@ -2,8 +2,8 @@
 
 import dataclasses
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
 
@@ -44,15 +44,15 @@ def test_it_is_opened_by_its_name_without_a_store(tmp_path: Path) -> None:
         open_model("class-name", store)
 
 
-def test_a_data_set_without_the_columns_says_how_to_build_it(lakes: ModuleType, tmp_path: Path) -> None:
+def test_a_data_set_without_the_columns_says_how_to_build_it(tmp_path: Path) -> None:
     made = lakes.make_documents(Split.TEST, 4, lakes.World())
-    lake: Lake = lakes.write_lake(str(tmp_path), {Split.TEST: made})
+    lake: Lake = lakes.write_lake(tmp_path, {Split.TEST: made})
     with pytest.raises(UsageError, match=r"no vectors of class names; build it with .*efficientnet-lite0-names"):
         evaluate_baseline(Baseline.CLASS_NAMES, lake, "synthetic", Split.TEST, config=STANDARD_CONFIG)
 
 
-def test_auto_is_the_only_column_but_for_those_of_class_names(lakes: ModuleType, tmp_path: Path) -> None:
-    lake: Lake = lakes.write_lake(str(tmp_path), {Split.TEST: lakes.make_documents(Split.TEST, 4, lakes.World())})
+def test_auto_is_the_only_column_but_for_those_of_class_names(tmp_path: Path) -> None:
+    lake: Lake = lakes.write_lake(tmp_path, lakes.splits(test=4))
     manifest, _ = read_manifest(lake, "synthetic")
     own = next(each for each in manifest.columns("images") if each.name in manifest.extractors("images"))
     assert Columns(images="auto").resolved(manifest).images == own.name

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
 
@@ -14,17 +14,14 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.data.documents import DocumentSet
-from training.data.loading import identify, load_training_data
 from training.data.ragged import Ragged
 from training.evaluation.decoys import Decoys, best_pairs, broken_pairs, count_decoys
 from training.linking.links import Linker, LinkOptions
-from training.loop.context import Context
-from training.loop.trainer import train
 from training.metrics.calibration import Calibration
 from training.metrics.curves import PrecisionPoint
 from training.metrics.relations import RefineConfig
 from training.mlflow.loading import open_model
-from training.model import EmbeddedDocument, LinkModel, ModelCard
+from training.model import EmbeddedDocument, LinkModel
 from training.recipes import recipe
 from training.shards import embed_split
 from training.workflows.link import compare_links, run_link_version
@@ -117,20 +114,18 @@ def test_documents_that_share_a_sentence_or_an_image_are_not_mixed() -> None:
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """As many sentences as images, all linked: what is drawn to another sentence is false."""
     world = lakes.World(topics=400, sentences=(4, 4), images=(4, 4), noise=1.0)
-    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 150, world)}
+    made = lakes.splits(world, train=150)
     made[Split.TEST] = lakes.without_links(lakes.make_documents(Split.TEST, 60, world))
     path = str(tmp_path_factory.mktemp("lake"))
-    written: Lake = lakes.write_lake(path, made, world=replace(world, latent=8), is_named=True)
-    return written
+    return lakes.write_lake(path, made, world=replace(world, latent=8), is_named=True)
 
 
 @pytest.fixture(scope="module")
 def model(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LinkModel:
-    data = load_training_data(lake, "synthetic", CONFIG.reading)
-    return LinkModel.load(train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("run")).model)
+    return LinkModel.load(lakes.learn(CONFIG, lake, tmp_path_factory.mktemp("run")))
 
 
 def test_a_trained_model_with_steps_has_at_least_as_many_false_links(lake: Lake, model: LinkModel) -> None:
@@ -200,10 +195,7 @@ def test_a_precision_is_not_of_links_that_relations_choose(model: LinkModel, pre
 
 
 def test_a_model_that_knows_nothing_is_alarming(lake: Lake) -> None:
-    identity = identify(*read_manifest(lake, "synthetic"), CONFIG.reading)
-    found = count_decoys(
-        LinkModel(ModelCard(config=CONFIG, data=identity), None).eval(), *read_manifest(lake, "synthetic")
-    )
+    found = count_decoys(lakes.untrained(CONFIG, lake), *read_manifest(lake, "synthetic"))
     assert 0.3 < found.broken / found.pairs < 0.75
 
 

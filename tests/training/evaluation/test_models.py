@@ -3,8 +3,8 @@
 import gc
 import tracemalloc
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
 
@@ -13,13 +13,10 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.parts import sampled, split_parts
 from training.config import LoopConfig, Select, TrainConfig
-from training.data.loading import load_training_data
 from training.evaluation import models
 from training.evaluation.evaluate import LEFT_OUT, NOT_SAMPLED, EvaluateConfig, evaluate_embedded
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
-from training.loop.context import Context
-from training.loop.trainer import train
 from training.metrics.retrieval import linked_pool
 from training.model import LinkModel
 from training.shards import embed_split
@@ -36,17 +33,15 @@ CONFIG = TrainConfig(
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = {split: lakes.make_documents(split, DOCUMENTS, lakes.World()) for split in (Split.TRAIN, Split.TEST)}
-    written = lakes.write_lake(str(tmp_path_factory.mktemp("models") / "lake"), made, shards=SHARDS)
-    assert isinstance(written, Lake)
-    return written
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return lakes.write_lake(
+        tmp_path_factory.mktemp("models") / "lake", lakes.splits(train=DOCUMENTS, test=DOCUMENTS), shards=SHARDS
+    )
 
 
 @pytest.fixture(scope="module")
 def model(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LinkModel:
-    data = load_training_data(lake, "synthetic", CONFIG.reading)
-    return LinkModel.load(train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("run")).model)
+    return LinkModel.load(lakes.learn(CONFIG, lake, tmp_path_factory.mktemp("run")))
 
 
 def first_shards(lake: Lake, count: int) -> int:
@@ -102,14 +97,11 @@ def test_a_report_says_how_many_documents_were_not_evaluated(lake: Lake, model: 
     assert NOT_SAMPLED not in {row.group for row in judge_model(model, lake, "synthetic").rows}
 
 
-def test_an_evaluation_holds_arrays_of_scores_and_no_document(
-    lakes: ModuleType, model: LinkModel, tmp_path: Path
-) -> None:
+def test_an_evaluation_holds_arrays_of_scores_and_no_document(model: LinkModel, tmp_path: Path) -> None:
     """Tuples of Python's took 471 bytes a document."""
 
     def peak(documents: int) -> int:
-        made = {Split.TEST: lakes.make_documents(Split.TEST, documents, lakes.World())}
-        lake = lakes.write_lake(str(tmp_path / str(documents)), made, shards=documents // 30)
+        lake = lakes.write_lake(tmp_path / str(documents), lakes.splits(test=documents), shards=documents // 30)
         tracemalloc.start()
         found = evaluate_model(model, lake, "synthetic")
         gc.collect()

@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
 import torch
@@ -19,14 +19,13 @@ from training.config import LoopConfig, TrainConfig, objective
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
 from training.data.index import read_index, validation_bounds
 from training.data.lake import Columns, read_split
-from training.data.loading import identify
 from training.data.ragged import Ragged
 from training.evaluation.baselines import Baseline, evaluate_baseline
 from training.evaluation.evaluate import STANDARD_CONFIG, means_of
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
 from training.evaluation.position import WEIGHTS, Side, evaluate_nearest, mixed, nearness
-from training.model import EmbeddedDocument, LinkModel, ModelCard
+from training.model import EmbeddedDocument, LinkModel
 from training.report.sections import score_table, sections
 from training.similarity.similarity import Combine
 from training.towers.vectors import LinearSettings, SentenceSettings
@@ -161,19 +160,14 @@ CONFIG = TrainConfig(
 
 
 @pytest.fixture
-def lake(lakes: ModuleType, tmp_path: Path) -> Lake:
-    made = {
-        split: lakes.make_documents(split, count, lakes.World())
-        for split, count in zip(Split, (6, 12, 12), strict=True)
-    }
-    return lakes.write_lake(str(tmp_path / "lake"), {split: lakes.with_places(each) for split, each in made.items()})
+def lake(tmp_path: Path) -> Lake:
+    made = lakes.splits(train=6, val=12, test=12)
+    return lakes.write_lake(tmp_path / "lake", {split: lakes.with_places(each) for split, each in made.items()})
 
 
 @pytest.fixture
 def model(lake: Lake) -> LinkModel:
-    manifest, folder = read_manifest(lake, "synthetic")
-    torch.manual_seed(3)
-    return LinkModel(ModelCard(config=CONFIG, data=identify(manifest, folder, CONFIG.reading)), None)
+    return lakes.untrained(CONFIG, lake, seed=3)
 
 
 def test_a_lake_that_says_where_images_stand(lake: Lake) -> None:
@@ -257,36 +251,32 @@ def loss_by_hand(lake: Lake, model: LinkModel, weight: float, side: Side) -> flo
     return float(np.mean(losses))
 
 
-def test_the_ablation_needs_places_and_a_loss_without_links(
-    lakes: ModuleType, lake: Lake, model: LinkModel, tmp_path: Path
-) -> None:
+def test_the_ablation_needs_places_and_a_loss_without_links(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     asked = replace(STANDARD_CONFIG, position=True)
 
     def reason(of: Lake, judged: LinkModel) -> str:
         rows = judge_model(judged, of, "synthetic", Split.TEST, config=asked).rows
         return next(row.note for row in rows if (row.measure, row.metric) == ("position", "absent"))
 
-    made = {split: lakes.make_documents(split, 6, lakes.World()) for split in Split}
-    bare = lakes.write_lake(str(tmp_path / "bare"), made)
+    made = lakes.splits(train=6, val=6, test=6)
+    bare = lakes.write_lake(tmp_path / "bare", made)
     assert "has no positions of images" in reason(bare, model)
     half = made | {Split.TEST: lakes.with_places(made[Split.TEST])}
-    assert reason(lakes.write_lake(str(tmp_path / "half"), half), model).startswith(
-        "the validation split has no positions"
-    )
+    assert reason(lakes.write_lake(tmp_path / "half", half), model).startswith("the validation split has no positions")
     del half[Split.VAL]
-    assert "no validation split" in reason(lakes.write_lake(str(tmp_path / "none"), half), model)
+    assert "no validation split" in reason(lakes.write_lake(tmp_path / "none", half), model)
     supervised = replace(CONFIG, objective=objective("supervised"))
     assert "made of them" in reason(lake, LinkModel(replace(model.card, config=supervised), None))
     quiet = judge_model(model, lake, "synthetic", Split.TEST).rows
     assert not [row for row in quiet if row.measure == "position"]
 
 
-def test_links_do_not_move_the_weight(lakes: ModuleType, lake: Lake, model: LinkModel, tmp_path: Path) -> None:
+def test_links_do_not_move_the_weight(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     made = {
         split: lakes.with_places(lakes.make_documents(split, 12, lakes.World())) for split in (Split.VAL, Split.TEST)
     }
-    shown = lakes.write_lake(str(tmp_path / "shown"), made)
-    hidden = lakes.write_lake(str(tmp_path / "hidden"), made | {Split.VAL: lakes.without_links(made[Split.VAL])})
+    shown = lakes.write_lake(tmp_path / "shown", made)
+    hidden = lakes.write_lake(tmp_path / "hidden", made | {Split.VAL: lakes.without_links(made[Split.VAL])})
     found = []
     for each in (shown, hidden):
         rows = judge_model(model, each, "synthetic", Split.TEST, config=replace(STANDARD_CONFIG, position=True)).rows

@@ -3,26 +3,23 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
-import torch
 
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
 from training.data.documents import GivenDocument
-from training.data.loading import identify
 from training.evaluation.judge import judge_model
 from training.metrics.retrieval import Direction, linked_pool, retrieval_scores
 from training.metrics.scores import Score
-from training.model import LinkModel, ModelCard
+from training.model import LinkModel
 from training.report.sections import sections
 from training.settings import DataConfig
 from training.shards import embed_split
-from training.text.vocabulary import Vocabulary
 from training.towers.multi_source import MultiSourceSettings, SubwordAttentionSettings
 
 CONFIG = TrainConfig(
@@ -31,7 +28,7 @@ CONFIG = TrainConfig(
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     world = lakes.World(sentences=(2, 3), images=(1, 1))
     first = lakes.with_roles(lakes.make_documents(Split.TEST, 24, world), ("headline", "caption", "body"), "de")
     half = tuple(
@@ -41,17 +38,12 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     bare = replace(half[1], sentences=half[1].sentences[:1])  # without a caption
     made = replace(first, documents=(half[0], bare, *half[2:]))
     made.sentence_vectors[bare.id] = made.sentence_vectors[bare.id][:1]
-    written = lakes.write_lake(str(tmp_path_factory.mktemp("groups") / "lake"), {Split.TEST: made})
-    assert isinstance(written, Lake)
-    return written
+    return lakes.write_lake(tmp_path_factory.mktemp("groups") / "lake", {Split.TEST: made})
 
 
 def fused(lake: Lake, config: TrainConfig = CONFIG) -> LinkModel:
-    manifest, folder = read_manifest(lake, "synthetic")
-    torch.manual_seed(0)
     words = [f"thing{number}" for number in range(40)] + [f"side{number}" for number in range(8)]
-    vocabulary = Vocabulary.from_counts(dict.fromkeys(words, 1), min_count=1)
-    return LinkModel(ModelCard(config=config, data=identify(manifest, folder, config.reading)), vocabulary).eval()
+    return lakes.untrained(config, lake, words)
 
 
 def by_group(rows: tuple[Score, ...]) -> dict[str, list[Score]]:
@@ -103,10 +95,10 @@ def test_roles_that_are_not_fused_are_texts_of_their_own(lake: Lake) -> None:
     assert names[place + 1] == "full model (Liu et al. 2020, table 1, this source alone: validation split, among 1,200)"
 
 
-def test_a_relation_is_the_pairs_that_have_it(lakes: ModuleType, tmp_path: Path) -> None:
+def test_a_relation_is_the_pairs_that_have_it(tmp_path: Path) -> None:
     world = lakes.World(sentences=(1, 1), images=(1, 1))
     made = lakes.with_relations(lakes.make_documents(Split.TEST, 40, world))
-    found = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: made})
+    found = lakes.write_lake(tmp_path / "lake", {Split.TEST: made})
     config = TrainConfig(dimensions=12, text=SubwordAttentionSettings(word_dimensions=8, dropout=0.0))
     groups = by_group(judge_model(fused(found, config), found, "synthetic").rows)
     true = Counter(

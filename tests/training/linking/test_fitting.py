@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -16,12 +16,9 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.data.documents import DocumentSet, GivenDocument
-from training.data.loading import load_training_data
 from training.link_steps import PLAN
 from training.linking.fitting import fit_steps, fitted
 from training.linking.links import CHOSEN_HERE, LinkedDocument, LinkOptions
-from training.loop.context import Context
-from training.loop.trainer import train
 from training.metrics.calibration import fit_calibration, observe
 from training.metrics.links import score_documents
 from training.mlflow.loading import LoadedModel
@@ -34,15 +31,14 @@ NOISE, SIZES = 3.0, (6, 9)
 
 
 @pytest.fixture(scope="module")
-def trained(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[LinkModel, DocumentSet]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[LinkModel, DocumentSet]:
     """A model of documents without an order, and test documents with one."""
     folder, world = tmp_path_factory.mktemp("fitting"), lakes.World(noise=NOISE, sentences=SIZES, images=SIZES)
-    made = {split: lakes.make_documents(split, 120, world) for split in Split}
+    made = lakes.splits(world, train=120, val=120, test=120)
     made[Split.TEST] = lakes.in_order(made[Split.TEST], 1.0)
-    lake: Lake = lakes.write_lake(str(folder / "lake"), made, is_named=True)
+    lake: Lake = lakes.write_lake(folder / "lake", made, is_named=True)
     config = override(recipe("closed-form"), ["dimensions=8"])
-    data = load_training_data(lake, "synthetic", config.reading)
-    model = LinkModel.load(train(config, data, Context(), run_directory=folder / "run").model)
+    model = LinkModel.load(lakes.learn(config, lake, folder / "run"))
     return model, embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)[0]
 
 
@@ -145,14 +141,13 @@ def test_the_page_says_what_a_similarity_is_made_of(trained: tuple[LinkModel, Do
 
 def test_a_version_of_another_data_set_chooses_as_a_file_of_its_documents_does(
     trained: tuple[LinkModel, DocumentSet],
-    lakes: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, _ = trained
     world = lakes.World(noise=NOISE, sentences=SIZES, images=SIZES)
     made = {Split.TEST: lakes.in_order(lakes.make_documents(Split.TEST, 120, world), 1.0)}
-    lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_named=True)
+    lake: Lake = lakes.write_lake(tmp_path / "lake", made, is_named=True)
     loaded = LoadedModel(model=model, uri="models:/m/1")
     own = run_link_version(loaded, lake, "synthetic", str(tmp_path / "own"), say=lambda line: None)
     assert own.to_json()["fitted"] is None

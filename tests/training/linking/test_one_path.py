@@ -3,8 +3,8 @@
 import base64
 from collections.abc import Iterator
 from dataclasses import replace
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
 import torch
@@ -21,14 +21,13 @@ from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
-from training.data.loading import identify, read_for_model
+from training.data.loading import read_for_model
 from training.linking.links import LinkedDocument, Linker, LinkOptions
 from training.metrics.relations import RefineConfig
 from training.mlflow.serving import make_app
-from training.model import LinkModel, ModelCard
+from training.model import LinkModel
 from training.recipes import RECIPES
 from training.settings import DataConfig
-from training.text.vocabulary import Vocabulary
 from training.towers.vectors import SentenceSettings
 
 ROLES = ("headline", "lead", "caption", "body")
@@ -66,7 +65,7 @@ CONFIGURATIONS = configurations()
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Articles with a text for each role, in two languages; one without a caption, one of a headline alone."""
     world = lakes.World(sentences=(4, 9), images=(1, 3))
     made = lakes.with_roles(lakes.make_documents(Split.TEST, 9, world), ROLES, "de")
@@ -76,18 +75,15 @@ def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
         made.sentence_vectors[documents[number].id] = made.sentence_vectors[documents[number].id][:kept]
     documents = [replace(each, language="fr") if number % 3 else each for number, each in enumerate(documents)]
     root = str(tmp_path_factory.mktemp("one-path") / "lake")
-    found: Lake = lakes.write_lake(
+    return lakes.write_lake(
         root, {Split.TEST: replace(made, documents=tuple(documents))}, shards=1, world=world, is_rich=True
     )
-    return found
 
 
 def model_of(config: TrainConfig, lake: Lake) -> LinkModel:
     words = ["a", "seen", *(f"thing{number}" for number in range(40)), *(f"side{number}" for number in range(9))]
     keyed = [f"{language}:{word}" for language in ("de", "fr") for word in words]
-    torch.manual_seed(0)
-    card = ModelCard(config=config, data=identify(*read_manifest(lake, "synthetic"), config.reading))
-    return LinkModel(card, Vocabulary.from_counts(dict.fromkeys([*words, *keyed], 1), min_count=1)).eval()
+    return lakes.untrained(config, lake, [*words, *keyed])
 
 
 def given(lake: Lake, model: LinkModel) -> Iterator[GivenDocument]:

@@ -4,9 +4,9 @@ import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import pyarrow.parquet as pq
 import pytest
 from forked import run_code
@@ -16,25 +16,13 @@ from schemas.documents import Given, GivenLink, Split
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import RELINKED_SCHEMA
 from schemas.tables import check_schema
-from training.config import LoopConfig, Select, TrainConfig
-from training.data.loading import load_training_data
 from training.linking.links import Linker
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
-from training.loop.context import Context
-from training.loop.trainer import train
 from training.model import LinkModel
 from training.ray.shards import RayWorkers
 from training.shards import RunShards, run_here, shards_run_by
-from training.towers.vectors import LinearSettings, SentenceSettings
 from training.workflows.link import compare_links
 
-CONFIG = TrainConfig(
-    recipe="tiny",
-    dimensions=16,
-    text=SentenceSettings(dropout=0.0),
-    image=LinearSettings(dropout=0.0, standardise=True),
-    training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
-)
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -85,22 +73,19 @@ def with_given(made: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def made(lakes: ModuleType) -> dict[Split, Any]:
+def made() -> dict[Split, Any]:
     counts = {Split.TRAIN: 60, Split.VAL: 10, Split.TEST: 20}
     return {split: with_given(lakes.make_documents(split, count, lakes.World())) for split, count in counts.items()}
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, made: dict[Split, Any], tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    written = lakes.write_lake(str(tmp_path_factory.mktemp("relinking") / "lake"), made, is_rich=True)
-    assert isinstance(written, Lake)
-    return written
+def lake(made: dict[Split, Any], tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return lakes.write_lake(tmp_path_factory.mktemp("relinking") / "lake", made, is_rich=True)
 
 
 @pytest.fixture(scope="module")
 def folder(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = load_training_data(lake, "synthetic", CONFIG.reading)
-    return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
+    return lakes.learn(lakes.TINY, lake, tmp_path_factory.mktemp("trained"))
 
 
 def relink(folder: Path, lake: Lake, output: Path, run: RunShards = run_here) -> LinkedVersion:
@@ -119,9 +104,7 @@ def pairs(links: list[Mapping[str, Any]]) -> set[tuple[int, int]]:
     return {(link["sentence"], link["image"]) for link in links}
 
 
-def test_documents_keep_what_they_had(
-    lake: Lake, folder: Path, made: dict[Split, Any], lakes: ModuleType, tmp_path: Path
-) -> None:
+def test_documents_keep_what_they_had(lake: Lake, folder: Path, made: dict[Split, Any], tmp_path: Path) -> None:
     linked = relink(folder, lake, tmp_path)
     assert {entry.path for entry in linked.manifest.files} | {MANIFEST} == tree(tmp_path).keys()
     for split, documents in made.items():
@@ -162,9 +145,8 @@ def test_agreement(lake: Lake, folder: Path, tmp_path: Path) -> None:
     assert same.split()[-2:] == [f"{agreement.same / count:.1%}" for count in (agreement.given, agreement.predicted)]
 
 
-def test_without_given_links_there_is_nothing_to_compare(lakes: ModuleType, folder: Path, tmp_path: Path) -> None:
-    made = {Split.TEST: lakes.make_documents(Split.TEST, 9, lakes.World())}
-    lake = lakes.write_lake(str(tmp_path / "lake"), made)
+def test_without_given_links_there_is_nothing_to_compare(folder: Path, tmp_path: Path) -> None:
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(test=9))
     linked = relink(folder, lake, tmp_path / "out")
     agreement = compare_links(linked, Linker(model=LinkModel.load(folder), uri="x"), lake).agreement
     assert (agreement.documents, agreement.to_json()["agreement"]) == (0, None)

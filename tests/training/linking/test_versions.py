@@ -6,9 +6,9 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -20,29 +20,18 @@ from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
 from schemas.manifest import FileEntry, read_manifest
+from schemas.overrides import override
 from schemas.parts import Shard
 from schemas.tables import check_schema
-from training.config import LoopConfig, Select, TrainConfig
-from training.data.loading import load_training_data
 from training.evaluation.judge import judge_model
 from training.linking.links import DEFAULT_OPTIONS, Linker, LinkOptions
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
-from training.loop.context import Context
-from training.loop.trainer import train
 from training.metrics.calibration import Calibration, PrecisionPoint
 from training.model import LinkModel
 from training.ray.shards import RayWorkers
 from training.shards import RunShards, run_here, shards_run_by
 from training.similarity.assignment import Matching, match
-from training.towers.vectors import LinearSettings, SentenceSettings
 
-CONFIG = TrainConfig(
-    recipe="tiny",
-    dimensions=16,
-    text=SentenceSettings(dropout=0.0),
-    image=LinearSettings(dropout=0.0, standardise=True),
-    training=LoopConfig(epochs=3, learning_rate=1e-2, select=Select.LAST),
-)
 COUNTS = {Split.TRAIN: 100, Split.VAL: 10, Split.TEST: 30}
 TOLERANCE = 1e-6  # evaluation's products are of other documents at once, and float32
 URI = "models:/linker/1"
@@ -84,17 +73,14 @@ with shards_run_by(dying):
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     made = {split: lakes.make_documents(split, count, lakes.World()) for split, count in COUNTS.items()}
-    written = lakes.write_lake(str(tmp_path_factory.mktemp("linking") / "lake"), made)
-    assert isinstance(written, Lake)
-    return written
+    return lakes.write_lake(tmp_path_factory.mktemp("linking") / "lake", made)
 
 
 @pytest.fixture(scope="module")
 def folder(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = load_training_data(lake, "synthetic", CONFIG.reading)
-    return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
+    return lakes.learn(override(lakes.TINY, ["training.epochs=3"]), lake, tmp_path_factory.mktemp("trained"))
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +110,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_links_go_by_the_numbers_that_documents_have(
-    lakes: ModuleType, lake: Lake, model: LinkModel, tmp_path: Path
-) -> None:
+def test_links_go_by_the_numbers_that_documents_have(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     """A blank first sentence and every second image were left out."""
     made = {split: lakes.make_documents(split, count, lakes.World()) for split, count in COUNTS.items()}
     for split, each in made.items():
@@ -139,7 +123,7 @@ def test_links_go_by_the_numbers_that_documents_have(
             for document in each.documents
         )
         made[split] = replace(each, documents=tuple(documents))
-    moved = lakes.write_lake(str(tmp_path / "lake"), made)
+    moved = lakes.write_lake(tmp_path / "lake", made)
     found = {}
     for name, home in (("whole", lake), ("moved", moved)):
         link(model, home, tmp_path / name, splits=["test"])
@@ -207,11 +191,9 @@ def test_what_came_of_each_document_is_what_evaluation_and_its_links_say(
     assert any(row["wrong"] for row in outcomes.values()) and any(row["auc"] for row in outcomes.values())
 
 
-def test_of_documents_without_ground_truth_nothing_is_wrong(
-    lakes: ModuleType, model: LinkModel, tmp_path: Path
-) -> None:
+def test_of_documents_without_ground_truth_nothing_is_wrong(model: LinkModel, tmp_path: Path) -> None:
     made = lakes.without_links(lakes.make_documents(Split.TEST, 4, lakes.World()))
-    link(model, lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: made}), tmp_path / "links")
+    link(model, lakes.write_lake(tmp_path / "lake", {Split.TEST: made}), tmp_path / "links")
     rows = pq.read_table(tmp_path / "links" / "documents").to_pylist()
     assert len(rows) == 4
     assert {(row["wrong"], row["missed"], row["auc"], row["truth"]) for row in rows} == {(None,) * 4}
@@ -329,15 +311,13 @@ def test_mistakes_are_said_before_anything_is_linked(
     assert tree(tmp_path) == {}
 
 
-def test_a_bad_document_is_a_failure_row_and_the_rest_goes_on(
-    lakes: ModuleType, model: LinkModel, tmp_path: Path
-) -> None:
+def test_a_bad_document_is_a_failure_row_and_the_rest_goes_on(model: LinkModel, tmp_path: Path) -> None:
     made = lakes.make_documents(Split.TEST, 30, lakes.World())
-    whole = lakes.write_lake(str(tmp_path / "whole"), {Split.TEST: made})
+    whole = lakes.write_lake(tmp_path / "whole", {Split.TEST: made})
     vectors = dict(made.sentence_vectors)
     vectors["test-003"] = vectors["test-003"] * np.nan
     vectors["test-004"] = vectors["test-004"][:-1]
-    broken = lakes.write_lake(str(tmp_path / "broken"), {Split.TEST: replace(made, sentence_vectors=vectors)})
+    broken = lakes.write_lake(tmp_path / "broken", {Split.TEST: replace(made, sentence_vectors=vectors)})
     lost = made.documents[5].images[0].hash
     drop_image(broken, "images/test/part-00002-of-00003.parquet", lost)
 
@@ -365,10 +345,10 @@ def test_a_bad_document_is_a_failure_row_and_the_rest_goes_on(
     assert again.manifest == found.manifest
 
 
-def test_a_version_of_bad_documents_alone_is_no_success(lakes: ModuleType, model: LinkModel, tmp_path: Path) -> None:
+def test_a_version_of_bad_documents_alone_is_no_success(model: LinkModel, tmp_path: Path) -> None:
     made = lakes.make_documents(Split.TEST, 4, lakes.World())
     vectors = {key: value * np.nan for key, value in made.sentence_vectors.items()}
-    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: replace(made, sentence_vectors=vectors)})
+    lake = lakes.write_lake(tmp_path / "lake", {Split.TEST: replace(made, sentence_vectors=vectors)})
     with pytest.raises(BuildError, match=r"none of 4 documents could be linked \(not-finite 4\)"):
         link(model, lake, tmp_path / "links")
     assert not (tmp_path / "links" / MANIFEST).exists()

@@ -5,8 +5,8 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
 import torch
@@ -94,12 +94,12 @@ GPU_TOLERANCE = 1e-3  # float32 sums in another order, over the steps of two epo
 SINGLES = replace(WORDS, recipe="singles", objective=objective("nostruct"))
 
 
-def make_lake(lakes: ModuleType, folder: Path) -> Lake:
+def make_lake(folder: Path) -> Lake:
     made = {
         split: lakes.with_roles(lakes.make_documents(split, count, lakes.World()), ("headline", "caption"))
         for split, count in zip(Split, (20, 8), strict=False)
     }
-    return lakes.write_lake(str(folder / "lake"), made, shards=3)
+    return lakes.write_lake(folder / "lake", made, shards=3)
 
 
 def steps_of(config: TrainConfig, batches: int) -> TrainConfig:
@@ -121,8 +121,8 @@ ANY_NUMBER = [
 
 
 @pytest.fixture(scope="module")
-def one_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return make_lake(lakes, tmp_path_factory.mktemp("lake"))
+def one_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return make_lake(tmp_path_factory.mktemp("lake"))
 
 
 @pytest.fixture(scope="module")
@@ -154,12 +154,8 @@ def test_a_run_goes_on_with_another_number_of_workers(one_lake: Lake, tmp_path: 
 
 
 @pytest.fixture(scope="module")
-def named_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = {
-        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 24), strict=False)
-    }
-    written: Lake = lakes.write_lake(str(tmp_path_factory.mktemp("named") / "lake"), made, is_named=True)
-    return written
+def named_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return lakes.write_lake(tmp_path_factory.mktemp("named") / "lake", lakes.splits(train=20, val=24), is_named=True)
 
 
 @pytest.mark.parametrize(("workers", "order"), [(4, "off"), (2, "on")])
@@ -257,13 +253,13 @@ def test_batches_of_a_step_are_averaged(one_lake: Lake, tmp_path: Path) -> None:
     assert alone.history[0]["train_loss"] != other.history[0]["train_loss"]
 
 
-def test_relations_are_learnt_alike_by_any_number_of_workers(lakes: ModuleType, tmp_path: Path) -> None:
+def test_relations_are_learnt_alike_by_any_number_of_workers(tmp_path: Path) -> None:
     world = lakes.World(sentences=(1, 1), images=(1, 1))
     made = {
         split: lakes.with_relations(lakes.make_documents(split, count, world))
         for split, count in ((Split.TRAIN, 20), (Split.VAL, 8))
     }
-    lake = lakes.write_lake(str(tmp_path / "lake"), made, shards=2)
+    lake = lakes.write_lake(tmp_path / "lake", made, shards=2)
     alone = train_alone(lake, tmp_path / "alone", COHERENT)
     train_alone(lake, tmp_path / "cut", replace(COHERENT, training=replace(COHERENT.training, epochs=1)))
     run_workers(lake, 2, {tmp_path / "together": COHERENT, tmp_path / "cut": COHERENT})
@@ -274,8 +270,8 @@ def test_relations_are_learnt_alike_by_any_number_of_workers(lakes: ModuleType, 
 
 @NEEDS_GPU
 @pytest.mark.parametrize("config", [FROZEN, WORDS, NORMALISED, FUSED], ids=lambda config: config.recipe)
-def test_a_gpu_trains_as_the_processor_does(lakes: ModuleType, tmp_path: Path, config: TrainConfig) -> None:
-    lake = make_lake(lakes, tmp_path)
+def test_a_gpu_trains_as_the_processor_does(tmp_path: Path, config: TrainConfig) -> None:
+    lake = make_lake(tmp_path)
     undropped = without_dropout(config)
     alone = train_alone(lake, tmp_path / "alone", undropped)
     result = train_alone(lake, tmp_path / "gpu", undropped, GPU)
@@ -308,8 +304,8 @@ def test_a_gpu_solves_as_the_processor_does(one_lake: Lake, tmp_path: Path) -> N
 
 
 @NEEDS_GPU
-def test_bfloat16_on_a_gpu_stays_near_float32(lakes: ModuleType, tmp_path: Path) -> None:
-    lake = make_lake(lakes, tmp_path)
+def test_bfloat16_on_a_gpu_stays_near_float32(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path)
     words = without_dropout(WORDS)
     alone = train_alone(lake, tmp_path / "alone", words)
     mixed = replace(words, training=replace(words.training, precision=Precision.BFLOAT16))
@@ -320,9 +316,9 @@ def test_bfloat16_on_a_gpu_stays_near_float32(lakes: ModuleType, tmp_path: Path)
 
 
 @NEEDS_GPU
-def test_nccl_workers_train_as_one_process_on_the_processor_does(lakes: ModuleType, tmp_path: Path) -> None:
+def test_nccl_workers_train_as_one_process_on_the_processor_does(tmp_path: Path) -> None:
     """NCCL refuses two workers on one GPU: where there is one, a group of one takes the same path."""
-    lake, workers = make_lake(lakes, tmp_path), min(2, torch.cuda.device_count())
+    lake, workers = make_lake(tmp_path), min(2, torch.cuda.device_count())
     config = without_dropout(steps_of(FROZEN, 2))
     alone = train_alone(lake, tmp_path / "alone", config)
     run_workers(lake, workers, {tmp_path / "together": config}, backend="nccl")

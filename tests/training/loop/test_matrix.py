@@ -7,9 +7,9 @@ sentence, or words that nobody knows.
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import pytest
 import torch
 from several_workers import assert_same_model, run_workers, train_alone
@@ -73,15 +73,14 @@ def odd(made: Any, *, is_pairs: bool) -> Any:
     return replace(made, documents=tuple(documents), sentence_vectors=vectors)
 
 
-def odd_lake(lakes: ModuleType, folder: Path, *, is_pairs: bool) -> Lake:
+def odd_lake(folder: Path, *, is_pairs: bool) -> Lake:
     world = lakes.World(topics=12, sentences=(1, 1 if is_pairs else 5), images=(1, 1 if is_pairs else 4))
     made = {split: odd(lakes.make_documents(split, count, world), is_pairs=is_pairs) for split, count in COUNTS.items()}
     if is_pairs:
         made = {split: lakes.with_relations(each) for split, each in made.items()}
     else:
         made = {split: lakes.with_roles(each, ("headline", "caption")) for split, each in made.items()}
-    lake: Lake = lakes.write_lake(str(folder), made, shards=4, is_rich=True)
-    return lake
+    return lakes.write_lake(folder, made, shards=4, is_rich=True)
 
 
 def configured(name: str, settings: tuple[str, ...], batches: int) -> TrainConfig:
@@ -91,9 +90,9 @@ def configured(name: str, settings: tuple[str, ...], batches: int) -> TrainConfi
 @pytest.mark.trial
 @pytest.mark.parametrize("cases", [DOCUMENTS, PAIRS], ids=["documents", "pairs"])
 def test_every_recipe_trains_as_one_process_does(
-    lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cases: Mapping[str, tuple[str, tuple[str, ...]]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cases: Mapping[str, tuple[str, tuple[str, ...]]]
 ) -> None:
-    lake = odd_lake(lakes, tmp_path / "lake", is_pairs=cases is PAIRS)
+    lake = odd_lake(tmp_path / "lake", is_pairs=cases is PAIRS)
     configs = {f"{name}-{k}": configured(*case, k) for name, case in cases.items() for k in (2, 4)}
     monkeypatch.setattr(torch.optim, "Adam", torch.optim.SGD)
     alone = {name: train_alone(lake, tmp_path / name / "alone", config) for name, config in configs.items()}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import numpy as np
 import pytest
 from configurations import dotted_keys
@@ -47,7 +47,7 @@ def small(name: str) -> TrainConfig:
     return override(config, [f"{key}={value}" for key, value in SMALL.items() if key in known])
 
 
-def shared_lake(lakes: ModuleType, root: Path, config: TrainConfig) -> Lake:
+def shared_lake(root: Path, config: TrainConfig) -> Lake:
     """Write three shards; the pictures of a document are those of the document of the first shard beside it."""
     is_pair = config.needs.pairs
     sizes = {"sentences": (1, 1), "images": (1, 1)} if is_pair else {}
@@ -69,19 +69,15 @@ def shared_lake(lakes: ModuleType, root: Path, config: TrainConfig) -> Lake:
                 for number, document in enumerate(made.documents)
             ),
         )
-    lake = lakes.write_lake(str(root), splits, shards=SHARDS, world=world, is_rich=True)
-    assert isinstance(lake, Lake)
-    return lake
+    return lakes.write_lake(root, splits, shards=SHARDS, world=world, is_rich=True)
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.trial] * ("fine-tuned" in name)) for name in sorted(RECIPES)]
 )
-def test_every_recipe_trains_where_later_shards_show_no_new_picture(
-    name: str, lakes: ModuleType, tmp_path: Path
-) -> None:
+def test_every_recipe_trains_where_later_shards_show_no_new_picture(name: str, tmp_path: Path) -> None:
     config = small(name)
-    lake = shared_lake(lakes, tmp_path / "lake", config)
+    lake = shared_lake(tmp_path / "lake", config)
     data = load_training_data(lake, "synthetic", config.reading)
     documents = lakes.whole(data.training)
     assert len(documents) == 12
@@ -95,9 +91,9 @@ def test_every_recipe_trains_where_later_shards_show_no_new_picture(
     assert all(np.isfinite(matrix).all() for matrix in model.similarities(documents))
 
 
-def test_documents_of_any_shards_show_their_own_pictures(lakes: ModuleType, tmp_path: Path) -> None:
+def test_documents_of_any_shards_show_their_own_pictures(tmp_path: Path) -> None:
     config = small("tiny")
-    split = load_training_data(shared_lake(lakes, tmp_path / "lake", config), "synthetic", config.reading).training
+    split = load_training_data(shared_lake(tmp_path / "lake", config), "synthetic", config.reading).training
     whole = lakes.whole(split)
     expected = {key: whole.image_bank[row] for row, key in enumerate(whole.image_hashes)}
     for positions in (np.array([11]), np.array([3, 11, 0, 7]), np.arange(11, 3, -1)):

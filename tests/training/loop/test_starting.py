@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import pytest
 import torch
 
@@ -24,7 +24,7 @@ SMALL = ("dimensions=16", "text.word_dimensions=16", "text.word_vectors=", "text
 READS_WORDS = sorted(name for name in RECIPES if name.startswith("tiny-"))
 
 
-def write(lakes: ModuleType, root: Path, renamed: Mapping[str, str], name: str) -> Lake:
+def write(root: Path, renamed: Mapping[str, str], name: str) -> Lake:
     """Write what a recipe reads, some words of it renamed."""
     sentences = (4, 4) if "multi-source" in name else (1, 1) if "alikhani" in name else (2, 6)
     images = (1, 1) if "alikhani" in name or "liu" in name else (2, 5)
@@ -36,8 +36,7 @@ def write(lakes: ModuleType, root: Path, renamed: Mapping[str, str], name: str) 
         roles = ROLES if "multi-source" in name else (Role.CAPTION,)
         made = {split: lakes.with_roles(each, roles, language="en") for split, each in made.items()}
     made = {split: with_words(each, renamed) for split, each in made.items()}
-    lake: Lake = lakes.write_lake(str(root), made, world=world, is_rich=True)
-    return lake
+    return lakes.write_lake(root, made, world=world, is_rich=True)
 
 
 def with_words(made: Any, renamed: Mapping[str, str]) -> Any:
@@ -63,9 +62,9 @@ def table(model: LinkModel) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", READS_WORDS)
-def test_each_recipe_continues_on_other_and_on_more_words(name: str, lakes: ModuleType, tmp_path: Path) -> None:
+def test_each_recipe_continues_on_other_and_on_more_words(name: str, tmp_path: Path) -> None:
     words: tuple[dict[str, str], ...] = ({}, {"seen": "aaaa", "A": "zz"}, {"seen": "seen viewed shown"})
-    first, *later = (write(lakes, tmp_path / str(number), each, name) for number, each in enumerate(words))
+    first, *later = (write(tmp_path / str(number), each, name) for number, each in enumerate(words))
     start = f"training.start_from={tmp_path / 'giver'}"
 
     def started(lake: Lake, *settings: str) -> LinkModel:

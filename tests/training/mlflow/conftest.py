@@ -4,49 +4,27 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import mlflow
 import pytest
 import torch
 from registries import Registry
 
-from schemas.documents import Split
 from schemas.lake import Lake
-from schemas.manifest import read_manifest
-from training.config import LoopConfig, Select, TrainConfig
-from training.data.loading import identify, load_training_data
-from training.loop.context import Context
-from training.loop.trainer import train
-from training.model import LinkModel, ModelCard
-from training.towers.vectors import LinearSettings, SentenceSettings
-
-CONFIG = TrainConfig(
-    recipe="tiny",
-    dimensions=16,
-    text=SentenceSettings(dropout=0.0),
-    image=LinearSettings(dropout=0.0, standardise=True),
-    training=LoopConfig(epochs=4, learning_rate=1e-2, select=Select.LAST),
-)
+from training.model import LinkModel
 
 
 @pytest.fixture(scope="session")
-def registry_lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def registry_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     root = tmp_path_factory.mktemp("registry") / "lake"
-    made = {
-        split: lakes.make_documents(split, count, lakes.World())
-        for split, count in zip(Split, (60, 30, 30), strict=True)
-    }
-    lake = lakes.write_lake(str(root), made)
-    assert isinstance(lake, Lake)
-    return lake
+    return lakes.write_lake(root, lakes.splits(train=60, val=30, test=30))
 
 
 @pytest.fixture(scope="session")
 def trained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that has learned to link, as a folder."""
-    data = load_training_data(registry_lake, "synthetic", CONFIG.reading)
-    return train(CONFIG, data, Context(), run_directory=tmp_path_factory.mktemp("trained")).model
+    return lakes.learn(lakes.TINY, registry_lake, tmp_path_factory.mktemp("trained"))
 
 
 @pytest.fixture(scope="session")
@@ -75,11 +53,8 @@ def other_files(other_model: Callable[[int], Path]) -> Callable[[], Path]:
 @pytest.fixture(scope="session")
 def untrained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with random weights, as a folder."""
-    manifest, folder = read_manifest(registry_lake, "synthetic")
-    torch.manual_seed(0)
-    model = LinkModel(ModelCard(config=CONFIG, data=identify(manifest, folder, CONFIG.reading)), None)
     target = tmp_path_factory.mktemp("untrained") / "model"
-    model.save(target)
+    lakes.untrained(lakes.TINY, registry_lake).save(target)
     return target
 
 

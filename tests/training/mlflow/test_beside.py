@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import mlflow
 import numpy as np
 import pytest
@@ -99,13 +99,11 @@ def test_nostruct_of_the_same_version_stands_beside_a_model(
     assert absent(itself)["NoStruct"] == "it is the model that is judged"
 
 
-def test_the_nearest_sentence_stands_beside_a_model(
-    client: mlflow.MlflowClient, lakes: ModuleType, trained: Path, tmp_path: Path
-) -> None:
+def test_the_nearest_sentence_stands_beside_a_model(client: mlflow.MlflowClient, trained: Path, tmp_path: Path) -> None:
     made = {
         split: lakes.with_places(lakes.make_documents(split, 20, lakes.World())) for split in (Split.VAL, Split.TEST)
     }
-    lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    lake = lakes.write_lake(tmp_path / "lake", made)
     summary = evaluated(client, lake, str(trained), EvaluateConfig(position=True))
     row = table(summary.report)["nearest-sentence", "auc"]
     assert row.low is not None and row.low <= row.value <= row.high  # type: ignore[attr-defined]
@@ -135,13 +133,10 @@ def test_the_nearest_sentence_stands_beside_a_model(
         run_compare(models=["random", "random"], dataset="synthetic", lake=lake.root.uri, say=print)
 
 
-def test_named_columns_are_scored_as_they_are(
-    client: mlflow.MlflowClient, lakes: ModuleType, trained: Path, tmp_path: Path
-) -> None:
+def test_named_columns_are_scored_as_they_are(client: mlflow.MlflowClient, trained: Path, tmp_path: Path) -> None:
     model = LinkModel.load(trained)
     world = lakes.World(text_dimensions=12, image_dimensions=12)
-    made = {Split.TEST: lakes.make_documents(Split.TEST, 20, world)}
-    lake = lakes.write_lake(str(tmp_path / "lake"), made, world=world)
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(world, test=20), world=world)
     model.card = replace(model.card, data=replace(model.card.data, image_dimensions=12))
     fitting = LinkModel(model.card, None)
     fitting.save(tmp_path / "fitting")

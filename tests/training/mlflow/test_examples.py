@@ -1,7 +1,8 @@
 """What a model links where no link is known: its loss, the widest documents, their pictures and concepts."""
 
 from pathlib import Path
-from types import ModuleType
+
+import lakes
 
 from schemas.documents import Split
 from schemas.lake import Lake
@@ -12,11 +13,8 @@ from training.model import LinkModel
 from training.report.examples import example_groups
 
 
-def test_examples_of_an_evaluation_show_the_concepts_of_their_images(
-    lakes: ModuleType, trained: Path, tmp_path: Path
-) -> None:
-    made = {Split.TEST: lakes.make_documents(Split.TEST, 8, lakes.World())}
-    lake: Lake = lakes.write_lake(str(tmp_path / "lake"), made, is_rich=True)
+def test_examples_of_an_evaluation_show_the_concepts_of_their_images(trained: Path, tmp_path: Path) -> None:
+    lake: Lake = lakes.write_lake(tmp_path / "lake", lakes.splits(test=8), is_rich=True)
     manifest, folder = read_manifest(lake, "synthetic")
     evaluation = judge_model(LinkModel.load(trained), lake, "synthetic").evaluation
     documents = read_split(manifest, folder, Split.TEST, Columns(regions="boxes-test"))

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import mlflow
 import numpy as np
 import pyarrow.parquet as pq
@@ -37,7 +37,6 @@ def evaluated(client: mlflow.MlflowClient, lake: Lake, model: str = "models:/lin
 
 def test_the_table_is_kept_with_the_run_and_beside_the_report(
     client: mlflow.MlflowClient,
-    lakes: ModuleType,
     register_model: Register,
     registry_lake: Lake,
     trained: Path,
@@ -140,7 +139,7 @@ def test_links_at_a_wanted_precision(
     assert LinkOptions(calibration=calibration).calibrated(loaded.calibration).calibration == calibration
 
 
-def test_without_validation_links_the_reason_is_said(lakes: ModuleType, trained: Path, tmp_path: Path) -> None:
+def test_without_validation_links_the_reason_is_said(trained: Path, tmp_path: Path) -> None:
     test, val = (lakes.make_documents(split, 8, lakes.World()) for split in (Split.TEST, Split.VAL))
     model = LinkModel.load(trained)
     for name, splits, reason in (
@@ -151,7 +150,7 @@ def test_without_validation_links_the_reason_is_said(lakes: ModuleType, trained:
             "synthetic@v1: no validation document has known links to calibrate on",
         ),
     ):
-        judged = judge_model(model, lakes.write_lake(str(tmp_path / name), splits), "synthetic")
+        judged = judge_model(model, lakes.write_lake(tmp_path / name, splits), "synthetic")
         absent = {row.measure: row.note for row in judged.rows if row.metric == "absent"}
         assert judged.calibration is None and absent["calibration"] == reason
 
@@ -175,11 +174,9 @@ def linkable(lake: Lake) -> list[GivenDocument]:
     return found
 
 
-def test_pairs_are_judged_by_retrieval(
-    lakes: ModuleType, client: mlflow.MlflowClient, trained: Path, tmp_path: Path
-) -> None:
+def test_pairs_are_judged_by_retrieval(client: mlflow.MlflowClient, trained: Path, tmp_path: Path) -> None:
     world = lakes.World(sentences=(1, 1), images=(1, 1), topics=200)
-    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TEST: lakes.make_documents(Split.TEST, 40, world)})
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(world, test=40))
     summary = evaluated(client, lake, str(trained))
     assert not summary.evaluation.scores and summary.evaluation.scores.left_out == {"every pair linked": 40}
     with pytest.raises(UsageError, match="40 every pair linked"):

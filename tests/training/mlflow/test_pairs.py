@@ -3,12 +3,11 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import mlflow
 import pytest
 
-from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from training.mlflow.champions import record_of
@@ -23,12 +22,9 @@ Register = Callable[[Path], str]
 
 
 @pytest.fixture(scope="module")
-def pairs(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     world = lakes.World(sentences=(1, 1), images=(1, 1))
-    made = {split: lakes.make_documents(split, 60, world) for split in (Split.VAL, Split.TEST)}
-    lake = lakes.write_lake(str(tmp_path_factory.mktemp("pairs") / "lake"), made)
-    assert isinstance(lake, Lake)
-    return lake
+    return lakes.write_lake(tmp_path_factory.mktemp("pairs") / "lake", lakes.splits(world, val=60, test=60))
 
 
 def test_pairs_are_promoted_by_the_reciprocal_rank(

@@ -1,9 +1,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import mlflow
 import numpy as np
 import pytest
@@ -95,11 +95,11 @@ def test_a_champion_crowned_while_another_is_judged_is_not_overruled(
 
 
 def test_the_policy_decides_on_minima_guards_and_the_latest_version(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, lakes: ModuleType, tmp_path: Path
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
 ) -> None:
-    made = {Split.VAL: lakes.make_documents(Split.VAL, 30, lakes.World())}
-    lake = lakes.write_lake(str(tmp_path / "lake"), made)
-    lakes.write_lake(str(tmp_path / "lake"), made, version="v2")
+    made = lakes.splits(val=30)
+    lake = lakes.write_lake(tmp_path / "lake", made)
+    lakes.write_lake(tmp_path / "lake", made, version="v2")
     for _ in range(2):
         register_model(trained)
     stale = promote(client, "linker", "1", lake=lake, say=print)
@@ -205,7 +205,6 @@ def test_documents_that_chose_an_epoch_judge_no_candidate(
     client: mlflow.MlflowClient,
     register_model: Register,
     trained: Path,
-    lakes: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -231,7 +230,7 @@ def test_documents_that_chose_an_epoch_judge_no_candidate(
     assert [check.name for check in refused.checks if not check.is_passed] == ["held out"]
     assert "its epoch was chosen by scores on the validation split" in refused.reasons[-1]
     made = lakes.make_documents(Split.VAL, 30, lakes.World())
-    lake = lakes.write_lake(str(tmp_path / "lake"), {"gate": made, "val": made})
+    lake = lakes.write_lake(tmp_path / "lake", {"gate": made, "val": made})
     assert promote(client, "linker", "1", lake=lake, is_dry_run=True, say=print).decision.is_promoted
 
 
@@ -315,7 +314,7 @@ def test_a_tainted_champion_cannot_come_back(
 
 
 def test_the_test_split_decides_nothing_and_a_split_of_its_own_is_preferred(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, lakes: ModuleType, tmp_path: Path
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
 ) -> None:
     register_model(trained)
     val, test = (lakes.make_documents(split, 30, lakes.World()) for split in (Split.VAL, Split.TEST))
@@ -323,9 +322,9 @@ def test_the_test_split_decides_nothing_and_a_split_of_its_own_is_preferred(
         ("val", {"val": val, "test": lakes.with_other_links(test)}, "val"),
         ("gate", {"gate": val, "val": lakes.with_other_links(test), "test": lakes.with_other_links(test)}, "gate"),
     ):
-        lake = lakes.write_lake(str(tmp_path / name), splits)
+        lake = lakes.write_lake(tmp_path / name, splits)
         found = promote(client, "linker", "1", lake=lake, is_dry_run=True, say=print)
         assert found.decision.is_promoted and found.decision.split == judged_on
-    lake = lakes.write_lake(str(tmp_path / "none"), {"test": test})
+    lake = lakes.write_lake(tmp_path / "none", {"test": test})
     with pytest.raises(UsageError, match="models:/linker/1: synthetic@v1 has no split 'val'"):
         promote(client, "linker", "1", lake=lake, say=print)

@@ -6,25 +6,18 @@ import json
 import subprocess
 import venv
 import zipfile
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import mlflow
 import pytest
-import torch
 from packaging.requirements import Requirement
 
-from schemas.documents import Split
-from schemas.manifest import read_manifest
 from training.config import TrainConfig, image_tower, objective, text_tower
-from training.data.loading import identify
 from training.mlflow.registering import register, requirements_of, write_code
-from training.model import LinkModel, ModelCard
-from training.text.vocabulary import Vocabulary
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN = ("multilink", "networks", "orchestration", "pipelines", "schemas", "training")
@@ -75,22 +68,14 @@ def environment_of(requirements: Iterable[str], folder: Path) -> Path:
 
 
 @pytest.mark.trial  # an environment and its imports
-def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(
-    client: mlflow.MlflowClient, lakes: ModuleType, tmp_path: Path
-) -> None:
-    made = {Split.TRAIN: lakes.make_documents(Split.TRAIN, 3, lakes.World())}
-    lake = lakes.write_lake(str(tmp_path / "lake"), made, is_rich=True)
+def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(client: mlflow.MlflowClient, tmp_path: Path) -> None:
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=3), is_rich=True)
     config = TrainConfig(
         dimensions=8,
         text=text_tower("gru", word_dimensions=4),
         image=image_tower("fine-tuned", cnn="mobilenetv3_small_050"),
     )
-    manifest, folder = read_manifest(lake, "synthetic")
-    torch.manual_seed(0)
-    model = LinkModel(
-        ModelCard(config=config, data=identify(manifest, folder, config.reading)),
-        Vocabulary.from_counts(Counter(["thing"]), min_count=1),
-    )
+    model = lakes.untrained(config, lake, ["thing"])
     model.save(tmp_path / "model")
     experiment = client.create_experiment("e", (tmp_path / "mlartifacts").as_uri())
     run = client.create_run(experiment)

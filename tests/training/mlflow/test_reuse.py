@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import mlflow
 import pytest
+import servers
 
 from orchestration.cli import run
 from schemas.lake import Lake
@@ -27,9 +27,7 @@ SERVER = ("-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1", "--
 
 
 @pytest.fixture
-def store(
-    template: Path, tmp_path: Path, servers: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[mlflow.MlflowClient]:
+def store(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[mlflow.MlflowClient]:
     database = tmp_path / "mlflow.db"
     database.write_bytes(template.read_bytes())
     monkeypatch.setenv("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")

@@ -8,11 +8,11 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 
 import boto3
 import mlflow
 import pytest
+import servers
 from typer.testing import CliRunner
 
 from orchestration.cli import app
@@ -32,7 +32,7 @@ BUCKET = "models"
 
 
 @pytest.fixture(scope="module")
-def object_store(servers: ModuleType) -> Iterator[Mapping[str, str]]:
+def object_store() -> Iterator[Mapping[str, str]]:
     """The environment in which an S3 server with an empty bucket is reached."""
     port = servers.free_port()
     environment = {

@@ -2,14 +2,13 @@
 
 import json
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import mlflow
 import pyarrow.parquet as pq
 import pytest
 
 from orchestration.cli import run
-from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from training.evaluation.judge import judge_model
@@ -40,7 +39,7 @@ def test_what_a_baseline_lacks_is_said(registry_lake: Lake, capsys: pytest.Captu
 
 
 def test_models_are_judged_on_every_data_set(
-    client: mlflow.MlflowClient, lakes: ModuleType, registry_lake: Lake, trained: Path, untrained: Path
+    client: mlflow.MlflowClient, registry_lake: Lake, trained: Path, untrained: Path
 ) -> None:
     lines: list[str] = []
     cells = run_transfer(
@@ -66,11 +65,10 @@ def test_models_are_judged_on_every_data_set(
 
 
 def test_a_data_set_without_the_models_columns_is_a_cell_with_its_reason(
-    client: mlflow.MlflowClient, lakes: ModuleType, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    client: mlflow.MlflowClient, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = lakes.World(text_dimensions=12, image_dimensions=9)
-    made = {Split.TEST: lakes.make_documents(Split.TEST, 4, world)}
-    lake = lakes.write_lake(str(tmp_path / "lake"), made, world=world).root.uri
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(world, test=4), world=world).root.uri
     arguments = ["transfer", "--lake", lake, "--models", str(trained), "--datasets", "synthetic"]
     assert run([*arguments, "--tracking-uri", client.tracking_uri, "--json"]) == 0
     printed = capsys.readouterr().out.splitlines()
@@ -88,7 +86,7 @@ def test_evaluate_takes_a_baseline(registry_lake: Lake, capsys: pytest.CaptureFi
 
 
 def test_a_calibration_on_another_data_set_is_a_file_that_links_take(
-    client: mlflow.MlflowClient, lakes: ModuleType, registry_lake: Lake, trained: Path, tmp_path: Path,
+    client: mlflow.MlflowClient, registry_lake: Lake, trained: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     path, store = tmp_path / "people.json", ["--tracking-uri", client.tracking_uri]
@@ -101,8 +99,8 @@ def test_a_calibration_on_another_data_set_is_a_file_that_links_take(
     part = next((tmp_path / "links").rglob("links/**/*.parquet"))
     assert None not in pq.read_table(part, columns=["probability"])["probability"].to_pylist()
 
-    without = {Split.TEST: lakes.make_documents(Split.TEST, 4, lakes.World())}  # no validation split
-    lake = lakes.write_lake(str(tmp_path / "lake"), without).root.uri
+    without = lakes.splits(test=4)  # no validation split
+    lake = lakes.write_lake(tmp_path / "lake", without).root.uri
     arguments = ["--model", str(trained), "--dataset", "synthetic", "--lake", lake, *store, "--calibration", str(path)]
     assert run(["evaluate", *arguments, "--no-baselines"]) == 2
     assert "--calibration: synthetic@v1 has none: " in capsys.readouterr().err

@@ -7,9 +7,9 @@ import os
 import re
 import signal
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import mlflow
 import pytest
 from forked import clean_environment, server, start
@@ -183,12 +183,12 @@ def test_two_sweeps_at_once_share_the_trainings(
 
 
 def test_a_sweep_that_cannot_be_judged_trains_nothing_and_leaves_no_run(
-    client: mlflow.MlflowClient, lakes: ModuleType, trained: Trained, tmp_path: Path
+    client: mlflow.MlflowClient, trained: Trained, tmp_path: Path
 ) -> None:
     made = {
         split: lakes.without_links(lakes.make_documents(split, 20, lakes.World())) for split in (Split.TRAIN, Split.VAL)
     }
-    lake = lakes.write_lake(str(tmp_path / "lake"), made)
+    lake = lakes.write_lake(tmp_path / "lake", made)
     with pytest.raises(UsageError, match="no link of synthetic"):
         sweep.run_sweep(
             lake=lake.root.uri, dataset="synthetic", recipe="tiny", vary=VARY, tracking=client.tracking_uri, say=print

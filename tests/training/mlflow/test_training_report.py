@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import mlflow
 import pytest
 
@@ -29,7 +29,6 @@ def summary_of(client: mlflow.MlflowClient) -> TrainSummary:
 
 def test_table_page_and_scores_are_with_the_version_and_its_run(
     client: mlflow.MlflowClient,
-    lakes: ModuleType,
     register_model: Register,
     registry_lake: Lake,
     trained: Path,
@@ -65,11 +64,11 @@ def test_table_page_and_scores_are_with_the_version_and_its_run(
 
 
 def test_without_a_known_link_the_report_estimates_how_many_are_false(
-    client: mlflow.MlflowClient, register_model: Register, lakes: ModuleType, trained: Path, tmp_path: Path
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
 ) -> None:
     register_model(trained)
     unknown = lakes.without_links(lakes.make_documents(Split.TRAIN, 60, lakes.World()))
-    lake = lakes.write_lake(str(tmp_path / "lake"), {Split.TRAIN: unknown}, shards=1)  # pairs are mixed within a shard
+    lake = lakes.write_lake(tmp_path / "lake", {Split.TRAIN: unknown}, shards=1)  # pairs are mixed within a shard
     arguments = {"lake": lake.root.uri, "tracking": client.tracking_uri}
     found = run_training_report(summary_of(client), **arguments, say=print)
     assert found is not None and found.values["split"] == "train" and not found.means()

@@ -9,9 +9,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lakes
 import mlflow
 import pytest
 from mlflow.store.artifact.models_artifact_repo import ModelsArtifactRepository
@@ -27,11 +27,7 @@ from schemas.documents import Split
 from schemas.errors import ConfigError, GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import version_name
-from training.config import LoopConfig, Select, TrainConfig
-from training.data.loading import load_training_data
 from training.evaluation.models import evaluate_model
-from training.loop.context import Context
-from training.loop.trainer import train
 from training.mlflow import judging
 from training.mlflow.champions import adopt, align, append, record_of, relocate_lake, taint
 from training.mlflow.judging import verify_champion
@@ -47,17 +43,9 @@ from training.promotions import proof
 from training.promotions.keys import accepts_index, make_key, public_path, sign_index, trusted_keys
 from training.promotions.proof import ADDRESS_FILE, championships, keys_of
 from training.promotions.record import CHANGED, MODEL_DIGEST_TAG, TAINTED
-from training.towers.vectors import LinearSettings, SentenceSettings
 from training.workflows.evaluate import run_evaluate
 
 VERSION = version_name({}, {}, {"documents": 1, "images": 1})  # of a lake that a test writes
-CONFIG = TrainConfig(
-    recipe="tiny",
-    dimensions=16,
-    text=SentenceSettings(dropout=0.0),
-    image=LinearSettings(dropout=0.0, standardise=True),
-    training=LoopConfig(epochs=4, learning_rate=1e-2, select=Select.LAST),
-)
 POLICY = Policy(approval=True, approvers=("Ann",), guards=(Guard(dataset="synthetic", margin=5.0),))
 
 
@@ -100,13 +88,12 @@ class Learned:
 
 
 @pytest.fixture(scope="module")
-def learned(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Learned:
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     folder = tmp_path_factory.mktemp("learned")
     counts = zip(Split, (60, 30, 30), strict=True)
     splits = {split: lakes.make_documents(split, count, lakes.World()) for split, count in counts}
-    lake = lakes.write_lake(str(folder / "lake"), splits, version=VERSION)
-    data = load_training_data(lake, "synthetic", CONFIG.reading)
-    return Learned(folder / "lake", train(CONFIG, data, Context(), run_directory=folder / "run").model)
+    lake = lakes.write_lake(folder / "lake", splits, version=VERSION)
+    return Learned(folder / "lake", lakes.learn(lakes.TINY, lake, folder / "run"))
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 
+import lakes
 import psutil
 import pytest
 import ray
@@ -24,10 +24,7 @@ from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from schemas.overrides import override
 from training.config import LoopConfig, TrainConfig
-from training.data.loading import load_training_data
-from training.loop.context import Context
 from training.loop.run import runs_folder
-from training.loop.trainer import train
 from training.mlflow.runs import connect
 from training.mlflow.tracked_training import TASKS, run_train
 from training.model import LinkModel
@@ -70,18 +67,15 @@ PATIENCE_S = 300
 
 
 @pytest.fixture(scope="module")
-def lake(lakes: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     counts = {Split.TRAIN: 40, Split.VAL: 12}
     made = {split: lakes.make_documents(split, count, lakes.World()) for split, count in counts.items()}
-    written = lakes.write_lake(str(tmp_path_factory.mktemp("launch") / "lake"), made, is_named=True)
-    assert isinstance(written, Lake)
-    return written
+    return lakes.write_lake(tmp_path_factory.mktemp("launch") / "lake", made, is_named=True)
 
 
 def train_undisturbed(config: TrainConfig, lake: Lake, folder: Path) -> LinkModel:
     """Return the model of one process that nothing stops."""
-    data = load_training_data(lake, "synthetic", config.reading)
-    return LinkModel.load(train(config, data, Context(), run_directory=folder).model)
+    return LinkModel.load(lakes.learn(config, lake, folder))
 
 
 def assert_same_weights(found: LinkModel, expected: LinkModel, tolerance: float) -> None:

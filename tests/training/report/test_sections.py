@@ -1,5 +1,6 @@
 """What was measured, as tables for the command line and the pages, and as rows of a file."""
 
+import lakes
 import numpy as np
 import pytest
 
@@ -111,7 +112,7 @@ def test_differences_are_signed_and_beside_zero():
     assert axis.ticks[0] <= 0 and axis.ticks[-1] >= 2
 
 
-def test_the_table_has_a_row_per_number_and_survives_its_file(lakes, tmp_path):
+def test_the_table_has_a_row_per_number_and_survives_its_file(tmp_path):
     matrices = [np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.1, 0.9]])]
     links = [np.array([[0, 0]]), np.array([[0, 0]])]
     evaluation = evaluate_matrices(["a", "b"], matrices, links, where="here")

@@ -16,19 +16,32 @@ import numpy as np
 import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from schemas.document_rows import to_row
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split, document_schema, image_schema
 from schemas.features import NAMES_ENCODER, FeatureColumn, FeatureKind
 from schemas.lake import Lake
-from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit
+from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest
 from schemas.tables import FEATURE_PREFIX, check_schema, to_table
+from training.config import LoopConfig, Select, TrainConfig
 from training.data.documents import DocumentSet
+from training.data.loading import identify, load_training_data
 from training.data.split import TrainingSplit
 from training.metrics.scores import EVALUATION_SCHEMA, Score
+from training.model import LinkModel, ModelCard
+from training.text.vocabulary import Vocabulary
+from training.towers.vectors import LinearSettings, SentenceSettings
 
 TEXT_EXTRACTOR, IMAGE_EXTRACTOR, DETECTOR, NAMED = "text-test", "image-test", "boxes-test", "noisy-names"
 REGIONS_EACH = 2
+TINY = TrainConfig(
+    recipe="tiny",
+    dimensions=16,
+    text=SentenceSettings(dropout=0.0),
+    image=LinearSettings(dropout=0.0, standardise=True),
+    training=LoopConfig(epochs=4, learning_rate=1e-2, select=Select.LAST),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +101,11 @@ def make_documents(split: Split, count: int, world: World) -> Made:
             )
         )
     return Made(tuple(documents), sentence_vectors, image_vectors)
+
+
+def splits(world: World | None = None, **counts: int) -> dict[Split, Made]:
+    """Return as many documents of each split as is said: `splits(train=60, val=20)`."""
+    return {Split(name): make_documents(Split(name), count, world or World()) for name, count in counts.items()}
 
 
 def in_order(made: Made, share: float) -> Made:
@@ -152,7 +170,7 @@ def with_relations(made: Made, names: Sequence[str] = ("story", "action")) -> Ma
 
 
 def write_lake(
-    root: str,
+    root: str | Path,
     splits: Mapping[Split, Made],
     *,
     shards: int = 3,
@@ -169,7 +187,7 @@ def write_lake(
     images, by their hash.
     """
     world = world or World()
-    lake = Lake.at(root)
+    lake = Lake.at(str(root))
     writer = _Writer(lake, version, world, is_rich=is_rich, is_named=is_named, said=said or {})
     for split, made in splits.items():
         for shard in range(shards):
@@ -188,6 +206,23 @@ def write_lake(
     )
     commit(lake, manifest)
     return lake
+
+
+def learn(config: TrainConfig, lake: Lake, run: Path) -> Path:
+    """Train on a lake in this process; return the folder of the model."""
+    from training.loop.context import Context
+    from training.loop.trainer import train
+
+    data = load_training_data(lake, "synthetic", config.reading)
+    return train(config, data, Context(), run_directory=run).model
+
+
+def untrained(config: TrainConfig, lake: Lake, words: Sequence[str] = (), *, seed: int = 0) -> LinkModel:
+    """Return a model of a lake with random weights; towers that read words know these."""
+    data = identify(*read_manifest(lake, "synthetic"), config.reading)
+    vocabulary = Vocabulary.from_counts(dict.fromkeys(words, 1), min_count=1) if words else None
+    torch.manual_seed(seed)
+    return LinkModel(ModelCard(config=config, data=data), vocabulary).eval()
 
 
 def whole(split: TrainingSplit) -> DocumentSet:
