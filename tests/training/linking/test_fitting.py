@@ -168,7 +168,7 @@ def test_a_version_of_another_data_set_chooses_as_a_file_of_its_documents_does(
 
 
 def test_a_document_of_a_version_that_is_not_finite_costs_no_other(
-    trained: tuple[LinkModel, DocumentSet], lakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: tuple[LinkModel, DocumentSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, _ = trained
     world = lakes.World(noise=NOISE, sentences=SIZES, images=SIZES)
