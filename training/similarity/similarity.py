@@ -10,6 +10,7 @@ rows of any kind, L members of the largest segment.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from schemas.configs import require
 from schemas.plugins import SIMILARITIES, Group
 from training.data.ragged import Int64, Ragged, to_device
 from training.parts import PartSettings
-from training.similarity.assignment import Edges, Matching, match_batch, match_own
+from training.similarity.assignment import Edges, Matching, match_pairs
 
 
 class Combine(StrEnum):
@@ -254,20 +255,19 @@ class Ap(SetSimilarity):
         check_k(self.k, field=f"{self.part}.k")
 
     def blocks(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
-        shape = len(sentences), len(images)
         counts_BC = edge_counts(sentences.counts[:, None], images.counts[None, :], self.k)
-        edges = match_batch(matrix_NM, sentences, images, edges=counts_BC, matching=self.matching)
-        return _selected_means(matrix_NM, edges, shape[0] * shape[1]).view(shape)
+        edges = match_pairs(matrix_NM, product(sentences, images), counts_BC.ravel(), self.matching)
+        return _selected_means(matrix_NM, edges, counts_BC.size).view(counts_BC.shape)
 
     def own(self, matrix_NM: Tensor, sentences: Ragged, images: Ragged) -> Tensor:
         counts_B = edge_counts(sentences.counts, images.counts, self.k)
-        edges = match_own(matrix_NM, sentences, images, edges=counts_B, matching=self.matching)
-        return _selected_means(matrix_NM, edges, len(sentences))
+        edges = match_pairs(matrix_NM, zip(sentences, images, strict=True), counts_B, self.matching)
+        return _selected_means(matrix_NM, edges, len(counts_B))
 
 
 def _selected_means(matrix_NM: Tensor, edges: Edges, pairs: int) -> Tensor:
     """Return per pair of sets the mean of the entries that AP selects; without any, 0."""
     zeros = matrix_NM.new_zeros(pairs)
-    counts = zeros.index_add(0, edges.pairs, edges.is_selected.to(zeros))
-    entries = matrix_NM.flatten().index_select(0, edges.entries).masked_fill(~edges.is_selected, 0.0)
+    entries = matrix_NM.flatten().index_select(0, edges.entries)
+    counts = zeros.index_add(0, edges.pairs, torch.ones_like(entries))
     return zeros.index_add(0, edges.pairs, entries) / counts.clamp(min=1)

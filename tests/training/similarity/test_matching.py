@@ -1,15 +1,15 @@
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linear_sum_assignment
 
 from training.data.ragged import Ragged
-from training.similarity.assignment import Matching, match, match_batch, match_own
+from training.similarity.assignment import Matching, match, match_pairs
 from training.similarity.similarity import edge_counts
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5))
@@ -70,21 +70,29 @@ def test_at_most_leaves_out_what_is_below_zero_and_keeps_zero() -> None:
 def test_what_is_not_finite_counts_as_zero(odd: float, others: list[float], expected: list[int]) -> None:
     weights = torch.tensor([odd, *others]).reshape(2, 2)
     for matrix in (weights, weights.double(), weights.bfloat16()):
-        edges = match_batch(matrix, Ragged.of([2]), Ragged.of([2]), edges=np.array([[2]]), matching=Matching.EXACT)
+        edges = match_pairs(matrix, [(slice(0, 2), slice(0, 2))], np.array([2]), Matching.EXACT)
         assert edges.entries.tolist() == expected
-        assert edges.is_selected.all()
 
 
-def test_own_pairs_are_the_diagonal_blocks() -> None:
-    weights = torch.from_numpy(np.random.default_rng(1).uniform(-1, 1, (6, 7)))
-    sets = Ragged.of([2, 4]), Ragged.of([3, 4])
-    edges = edge_counts(sets[0].counts[:, None], sets[1].counts, "half")
-    own = match_own(weights, *sets, edges=edges.diagonal(), matching=Matching.EXACT)
-    every = match_batch(weights, *sets, edges=edges, matching=Matching.EXACT)
-    expected = [sorted(every.entries[every.is_selected & (every.pairs == pair)].tolist()) for pair in (0, 3)]
-    found = [sorted(own.entries[own.is_selected & (own.pairs == pair)].tolist()) for pair in (0, 1)]
-    assert found == expected
-    assert [len(part) for part in found] == [1, 2]
+@settings(max_examples=25)
+@given(
+    sizes=st.tuples(*[st.lists(st.integers(1, 5), min_size=1, max_size=4)] * 2),
+    k=st.sampled_from(["min", "half", "0.01"]),
+    matching=st.sampled_from(Matching),
+    seed=st.integers(0, 1000),
+)
+def test_each_pair_of_a_batch_is_matched_as_its_block_is(
+    sizes: tuple[list[int], list[int]], k: str, matching: Matching, seed: int
+) -> None:
+    sentences, images = map(Ragged.of, sizes)
+    weights = np.random.default_rng(seed).uniform(-1, 1, (sentences.total, images.total))
+    pairs = list(product(sentences, images))
+    counts = edge_counts(sentences.counts[:, None], images.counts, k).ravel()
+    found = match_pairs(torch.from_numpy(weights), pairs, counts, matching)
+    for number, (block, count) in enumerate(zip(pairs, counts.tolist(), strict=True)):
+        rows, columns = match(weights[block], count, matching)
+        expected = (block[0].start + rows) * images.total + block[1].start + columns
+        assert sorted(found.entries[found.pairs == number].tolist()) == expected.tolist()
 
 
 @pytest.mark.parametrize(
