@@ -6,8 +6,14 @@ asked with the token of the chart's service account, so its rights are those tha
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import dagster as dg
 import kubernetes
@@ -16,12 +22,31 @@ import yaml
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.launcher import LaunchRunContext, WorkerStatus
 from dagster._core.origin import DEFAULT_DAGSTER_ENTRY_POINT, JobPythonOrigin, RepositoryPythonOrigin
+from forked import clean_environment
+
+from schemas.documents import Split
+from training.mlflow.registry import registered
+from training.mlflow.runs import connect
+from training.mlflow.tracked_training import run_train
+from training.promotions.keys import make_key, public_path
+from training.promotions.proof import keys_of, prove
+from training.promotions.record import read_record
 
 sys.path.insert(0, str(Path(__file__).parent))
 from control_plane import ControlPlane, running, wait_for
 from programs import ACCOUNT, CHART, INFRA, NAMESPACE, NEEDED, RELEASE, built, objects, template
 
 pytestmark = pytest.mark.infra
+SMALL = ("dimensions=16", "training.epochs=4", "training.learning_rate=0.01", "text.dropout=0", "image.dropout=0")
+PROMOTE = """
+import os, sys
+from dataclasses import replace
+from orchestration.config import load_settings
+from orchestration.plan import Plan
+settings = replace(load_settings(os.environ), tracking_uri=sys.argv[1], lake=sys.argv[2])
+promotion = Plan(settings=settings).promote(sys.argv[3], "1", policy=settings.datasets[0].policy)(print)
+assert promotion.decision.is_promoted, promotion.decision.reasons
+"""
 
 
 def dry_run(plane: ControlPlane, text: str) -> tuple[list[str], str]:
@@ -104,31 +129,42 @@ def test_an_account_may_do_what_it_needs_and_no_more(
     assert answer.stdout.strip() == ("yes" if allowed else "no")
 
 
-def test_a_run_of_dagster_is_a_job_that_the_server_takes(
-    installed: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The launcher of the chart's dagster.yaml, with a pod's credentials; the record is on this machine."""
+@contextlib.contextmanager
+def launched(
+    plane: ControlPlane, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[dg.DagsterInstance, str, Any]]:
+    """Launch a run by the launcher of the chart's dagster.yaml, with a pod's credentials.
+
+    The record is on this machine. Gives instance, id of the run, and its pod, which kwok has called ended.
+    """
     credentials = "kubernetes.config.incluster_config"
-    (tmp_path / "token").write_text(installed.token(ACCOUNT, NAMESPACE), encoding="utf-8")
-    monkeypatch.setattr(f"{credentials}.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
-    monkeypatch.setattr(f"{credentials}.SERVICE_CERT_FILENAME", str(installed.certificate))
+    (folder / "token").write_text(plane.token(ACCOUNT, NAMESPACE), encoding="utf-8")
+    monkeypatch.setattr(f"{credentials}.SERVICE_TOKEN_FILENAME", str(folder / "token"))
+    monkeypatch.setattr(f"{credentials}.SERVICE_CERT_FILENAME", str(plane.certificate))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(installed.port))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(plane.port))
     monkeypatch.setattr(kubernetes.client.Configuration, "_default", None)
-    chart = installed.get("configmap", f"{RELEASE}-dagster", "--namespace", NAMESPACE)["data"]
+    chart = plane.get("configmap", f"{RELEASE}-dagster", "--namespace", NAMESPACE)["data"]
     launcher = yaml.safe_load(chart["dagster.yaml"])["run_launcher"]
-    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump({"run_launcher": launcher}), encoding="utf-8")
+    (folder / "dagster.yaml").write_text(yaml.safe_dump({"run_launcher": launcher}), encoding="utf-8")
     pointer = ModuleCodePointer("orchestration.dagster.definitions", "definitions", working_directory=None)
     code = RepositoryPythonOrigin(
         executable_path="python", code_pointer=pointer, entry_point=DEFAULT_DAGSTER_ENTRY_POINT, container_image=None
     )
-    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+    with dg.DagsterInstance.from_config(str(folder)) as instance:
         run = instance.add_run(dg.DagsterRun("train", job_code_origin=JobPythonOrigin("train", code)))
         instance.run_launcher.launch_run(LaunchRunContext(dagster_run=run, workspace=None))
-        name = f"dagster-run-{run.run_id}"
         health = instance.run_launcher.check_run_worker_health
         wait_for(lambda: health(run).status is WorkerStatus.SUCCESS, "the run's pod has ended")
-        (pod,) = installed.get("pods", "--namespace", NAMESPACE, "--selector", f"job-name={name}")["items"]
+        selector = ("--selector", f"job-name=dagster-run-{run.run_id}")
+        (pod,) = plane.get("pods", "--namespace", NAMESPACE, *selector)["items"]
+        yield instance, run.run_id, pod
+
+
+def test_a_run_of_dagster_is_a_job_that_the_server_takes(
+    installed: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with launched(installed, tmp_path, monkeypatch) as (instance, run, pod):
         assert pod["metadata"]["labels"]["multilink/release"] == RELEASE
         (container,) = pod["spec"]["containers"]
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
@@ -136,5 +172,72 @@ def test_a_run_of_dagster_is_a_job_that_the_server_takes(
             mount["mountPath"] for mount in container["volumeMounts"]
         }
         assert "RAY_AUTH_TOKEN" in {variable["name"] for variable in container["env"]}
-        assert instance.run_launcher.terminate(run.run_id)
-    wait_for(lambda: name not in installed.names("jobs", NAMESPACE), "the run's job is deleted")
+        assert instance.run_launcher.terminate(run)
+    wait_for(lambda: f"dagster-run-{run}" not in installed.names("jobs", NAMESPACE), "the run's job is deleted")
+
+
+def as_in_pod(plane: ControlPlane, pod: Any, root: Path) -> dict[str, str]:
+    """Write the files that a kubelet would mount into a pod below `root`; return its variables, with those paths.
+
+    Of the variables, those of config maps and those that have a value.
+    """
+    (container,) = pod["spec"]["containers"]
+    volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
+    folders: list[str] = []
+    for mount in container["volumeMounts"]:
+        volume, folder = volumes[mount["name"]], root / mount["mountPath"].lstrip("/")
+        kind = next((each for each in ("configMap", "secret") if each in volume), None)
+        if kind is None or "subPath" in mount:
+            continue
+        about, folders = volume[kind], [*folders, mount["mountPath"]]
+        name = about["name"] if kind == "configMap" else about["secretName"]
+        data = plane.get(kind.lower(), name, "--namespace", NAMESPACE)["data"]
+        folder.mkdir(parents=True)
+        for item in about.get("items") or [{"key": key, "path": key} for key in data]:
+            text = data[item["key"]]
+            (folder / item["path"]).write_bytes(base64.b64decode(text) if kind == "secret" else text.encode())
+    maps = [each["configMapRef"]["name"] for each in container["envFrom"] if "configMapRef" in each]
+    variables = {
+        key: value
+        for name in maps
+        for key, value in plane.get("configmap", name, "--namespace", NAMESPACE)["data"].items()
+    } | {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    return {name: f"{root}{value}" if value.startswith(tuple(folders)) else value for name, value in variables.items()}
+
+
+def test_a_run_promotes_by_the_policy_and_with_the_key_of_its_pod(
+    installed: ControlPlane, lakes: ModuleType, empty_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No container runs here: its step runs in a process with the files and variables that its pod would have.
+
+    The lake and the registry are on this machine.
+    """
+    documents = {split: lakes.make_documents(split, 30, lakes.World()) for split in Split}
+    lake = lakes.write_lake(str(tmp_path / "lake"), documents)
+    model = run_train(
+        lake=lake.root.uri, dataset="synthetic", recipe="tiny", overrides=SMALL, tracking=empty_store, say=print
+    ).version
+    key = tmp_path / "key.pem"
+    make_key(key)
+    secret = ("create", "secret", "generic", "signing", f"--from-file=key.pem={key}", "--namespace", NAMESPACE)
+    installed.kubectl(*secret)
+    values = tmp_path / "values.yaml"
+    given = {
+        "signing": {"secret": "signing", "trusted": {"release.pub.pem": public_path(key).read_text()}},
+        "policies": {"own.toml": "min_documents = 7\nlatest_only = false\n"},
+        "settings": {
+            "datasets": [{"name": "diy", "policy": "own.toml", "objectives": ["cross-document"]}],
+        },
+    }
+    values.write_text(yaml.safe_dump(given), encoding="utf-8")
+    chart = (RELEASE, str(CHART), "--namespace", NAMESPACE, *NEEDED, "--values", str(values))
+    done = installed.run("helm", "upgrade", *chart, "--wait")
+    assert done.returncode == 0, done.stderr
+    with launched(installed, tmp_path, monkeypatch) as (_, _, pod):
+        variables = as_in_pod(installed, pod, tmp_path / "pod")
+    command = [sys.executable, "-c", PROMOTE, empty_store, lake.root.uri, model.name]
+    subprocess.run(command, env=clean_environment() | variables, check=True, timeout=300)
+    trusted = keys_of([public_path(key)])
+    record = read_record(registered(connect(empty_store), model.name), keys=trusted)
+    proof = prove(record, record.number("champion"))
+    assert proof.promotion.policy["min_documents"] == 7 and proof.version == model.version
