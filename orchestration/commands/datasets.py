@@ -150,23 +150,15 @@ def subset_command(
     where: Annotated[
         str, typer.Option(help="Condition, such as 'language == \"en\" and sentences >= 5 and links is not None'.")
     ] = "",
-    min_coherence: Annotated[
-        float, typer.Option(help="Least coherence, 0 to 1, by the links that a model predicted (--links).")
-    ] = 0.0,
-    links: Annotated[
-        str, typer.Option(metavar="DIR", help="Folder or URI of links of the version, written by `link --dataset`.")
-    ] = "",
     *,
     say: options.Progress,
 ) -> options.Summaries:
     """Write a version of a part of another version's documents, with their images, features and splits."""
     from pipelines.exports.subset import Selection, subset_lines, write_subset
-    from pipelines.exports.where import read_coherence
     from pipelines.turns import turn_of_build
 
     home, manifest, folder = version()
-    coherence = read_coherence(Lake.at(links).root, manifest.reference) if links else None
-    selection = Selection(share=share, where=where, min_coherence=min_coherence, coherence=coherence)
+    selection = Selection(share=share, where=where)
     with turn_of_build(home, manifest.dataset, say):
         subset = write_subset(home, manifest, folder, selection, say=say)
     values = asdict(subset) | {"path": home.dataset(subset.dataset, subset.version).uri}

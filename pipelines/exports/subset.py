@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from pipelines.card.card import write_cards
 from pipelines.exports.reading import Shard, shards_of
-from pipelines.exports.where import Coherence, matching, parse_where
+from pipelines.exports.where import matching, parse_where
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import DocumentSize, size_of, summarise
 from pipelines.shards.writing import ROWS_PER_GROUP, part_name, write_part
@@ -68,43 +68,27 @@ class Selection(RowsKept):
     Attributes:
         share: of the documents, 0 to 1.
         where: a condition on them (`where.py`); "": none.
-        min_coherence: least coherence by predicted links (`coherence.py`); 0: any.
-        coherence: of the documents, where a least one is set.
     """
 
     share: float = 1.0
     where: str = ""
-    min_coherence: float = 0.0
-    coherence: Coherence | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise UsageError(f"--share {self.share:g}: expected more than 0, and at most 1")
-        if not 0 <= self.min_coherence <= 1:
-            raise UsageError(f"--min-coherence {self.min_coherence:g}: expected 0 to 1")
-        if (self.min_coherence > 0) != (self.coherence is not None):
-            raise UsageError("--min-coherence and --links: expected both or neither")
-        if self.share == 1 and not self.where and not self.min_coherence:
-            raise UsageError("subset: expected --share, --where or --min-coherence")
+        if self.share == 1 and not self.where:
+            raise UsageError("subset: expected --share or --where")
 
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows of a documents part that are in the subset."""
         if self.where:
             documents = matching(documents, parse_where(self.where))
-        ids = documents["id"].to_pylist()
-        chosen = [hashed(0, _DRAW, key) < self.share * 2**64 for key in ids]
-        if self.coherence is not None:
-            sizes = (pc.list_value_length(documents[name]).to_pylist() for name in ("sentences", "images"))
-            found = (self.coherence.of(key, sentences=n, images=m) for key, n, m in zip(ids, *sizes, strict=True))
-            chosen = [is_in and value >= self.min_coherence for is_in, value in zip(chosen, found, strict=True)]
+        chosen = [hashed(0, _DRAW, key) < self.share * 2**64 for key in documents["id"].to_pylist()]
         return documents.filter(pa.array(chosen, pa.bool_()))
 
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the settings of a subset say of it."""
-        found = {"parent": parent, "share": self.share, "where": self.where}
-        if self.coherence is not None:
-            found |= {"min_coherence": self.min_coherence, "links": self.coherence.made_by}
-        return {"subset": found}
+        return {"subset": {"parent": parent, "share": self.share, "where": self.where}}
 
 
 def write_subset(

@@ -10,9 +10,7 @@ columns of the documents part. Nothing of the text is run: whatever is no such f
 
 import ast
 import operator
-from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -20,13 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.documents import document_schema
-from schemas.errors import NotFoundError, UsageError
-from schemas.lake import MANIFEST, Folder
-from schemas.links import LINK_SCHEMA, read_links
-from schemas.parts import read_part
+from schemas.errors import UsageError
 
 COUNTED = ("sentences", "images", "links")
 TEXTS = ("id", "dataset", "language", "split")
+_PROVENANCE = tuple(field.name for field in document_schema().field("provenance").type)
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], pc.Expression]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -111,53 +107,3 @@ def _value(node: ast.expr) -> Any:
         return ast.literal_eval(node)
     except ValueError as problem:
         raise _UnknownFormError(f"{ast.unparse(node)}: expected a text, a number, a list of them or None") from problem
-
-
-_PROVENANCE = tuple(field.name for field in document_schema().field("provenance").type)
-
-
-@dataclass(frozen=True, slots=True)
-class Coherence:
-    """The sums of documents' links, by id, and the fingerprint of what predicted them."""
-
-    made_by: str
-    sums: Mapping[str, float]
-
-    def of(self, document: str, *, sentences: int, images: int) -> float:
-        """Return the coherence of a document, 0 to 1."""
-        return min(1.0, self.sums.get(document, 0.0) / max(1, min(sentences, images)))
-
-
-def read_coherence(folder: Folder, dataset: str) -> Coherence:
-    """Return the coherence of the documents of a version by the links in a folder (`multilink link --dataset`).
-
-    It is by probabilities, or where some link has none by similarities.
-
-    Args:
-        folder: of the links.
-        dataset: NAME@VERSION.
-
-    Raises:
-        NotFoundError: no links are there.
-        UsageError: they are of another version.
-    """
-    if not folder.exists(MANIFEST):
-        raise NotFoundError(
-            f"--links {folder.uri}: expected a folder written by `multilink link --dataset`, found no {MANIFEST}"
-        )
-    manifest = read_links(folder)
-    if manifest.dataset != dataset:
-        raise UsageError(f"--links {folder.uri}: links of {manifest.dataset}, expected those of {dataset}")
-    by_probability, by_similarity = defaultdict[str, float](float), defaultdict[str, float](float)
-    has_probabilities = True
-    for entry in manifest.files:
-        if entry.path.startswith("links/"):
-            links = read_part(folder, entry, _COLUMNS, LINK_SCHEMA)
-            has_probabilities &= not links.column("probability").null_count
-            for document, similarity, probability in zip(*(links[name].to_pylist() for name in _COLUMNS), strict=True):
-                by_similarity[document] += max(0.0, similarity)
-                by_probability[document] += probability or 0.0
-    return Coherence(manifest.made_by, by_probability if has_probabilities else by_similarity)
-
-
-_COLUMNS = ("document", "similarity", "probability")

@@ -107,7 +107,7 @@ def test_conditions_select_documents(built: Any, where: str, count: int) -> None
     [
         ({"share": 0}, "more than 0"),
         ({"share": 1.5}, "at most 1"),
-        ({}, "expected --share, --where or --min-coherence"),
+        ({}, "expected --share or --where"),
         ({"where": "language = 'de'"}, "expected such as"),
         ({"where": "__import__('os').system('true')"}, "expected a comparison"),
         ({"where": "password == 'x'"}, "no such column; columns: sentences"),
