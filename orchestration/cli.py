@@ -44,10 +44,7 @@ SECTIONS = {
 # Group -> its commands; "": of none.
 TREE = {
     "": tuple(name for names in SECTIONS.values() for name in names),
-    "datasets": (
-        *("list", "show", "verify", "diff", "overlap", "failures", "export", "replicate", "subset"),
-        *("provenance", "delete"),
-    ),
+    "datasets": ("list", "show", "verify", "diff", "overlap", "failures", "export", "replicate", "subset", "delete"),
     "features": ("list",),
     "lake": ("sweep", "takedown", "forget"),
     "decisions": ("list", "export", "compare"),

@@ -165,24 +165,6 @@ def subset_command(
     yield subset_lines(subset, manifest), values
 
 
-def provenance_command(
-    reference: options.References,
-    document: Annotated[str, typer.Argument(help="Id of the document.")],
-    lake: options.LakePath,
-    tracking: options.Tracking = None,
-) -> options.Summaries:
-    """Show everything known about a document: addresses, responses, rights, extractors, links, indexes, models."""
-    import yaml
-
-    from orchestration.workflows.takedowns import models_of
-    from pipelines.forgetting.holdings import provenance
-
-    known = provenance(Lake.at(lake), reference, document)
-    for each in known["versions"]:
-        each["models"] = models_of(tracking, known["dataset"], each["version"])
-    yield yaml.safe_dump(known, allow_unicode=True, sort_keys=False, width=120).splitlines(), known
-
-
 def delete_command(
     reference: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="Version to delete.")],
     lake: options.LakePath,

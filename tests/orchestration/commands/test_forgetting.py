@@ -1,4 +1,4 @@
-"""The commands: provenance, takedown and forget, with models in a real registry; text and JSON."""
+"""The commands: takedown and forget, with models in a real registry; text and JSON."""
 
 from __future__ import annotations
 
@@ -86,16 +86,6 @@ def store(empty_store: str, tmp_path: Path, lake: Lake) -> str:
         tags = {"dataset": "documents", "dataset_version": version}
         client.create_model_version(name, source=str(tmp_path), tags=tags)
     return empty_store
-
-
-def test_provenance_tells_the_document_and_the_models(lake: Lake, store: str) -> None:
-    text = run(lake, "datasets", "provenance", "documents", "p3", "--tracking-uri", store)
-    assert "document: p3" in text
-    assert "models:/multilink-documents-x/1" in text
-    known = values(lake, "datasets", "provenance", "documents", "p3", "--tracking-uri", store)
-    (held,) = known["versions"]
-    assert held["sentences"][0]["text"] == SECRET
-    assert held["models"] == ["models:/multilink-documents-x/1"]
 
 
 def test_takedown_names_what_holds_it_and_changes_nothing(lake: Lake, store: str) -> None:
