@@ -38,11 +38,10 @@ from pipelines.ledger import VERSIONS
 from pipelines.packs import MANY, merge_small
 from pipelines.raw import recover
 from pipelines.recipe import BuildConfig
-from pipelines.settings import OnLeak, Runner
+from pipelines.settings import Runner
 from pipelines.shards.writing import write_rows
 from pipelines.sources.source import find_inputs, image_root, named_inputs
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, read_takedowns
-from pipelines.splits.shared import LeakCount, refuse_leaks
 from pipelines.transforms import Progress, watched
 from pipelines.turns import LEASES, turn_alone, turn_of_build
 from pipelines.web.client import process_client
@@ -194,16 +193,14 @@ def finish(
     """Check what a run gave against the budget, make it a version, and write when its input files were fetched.
 
     Raises:
-        BuildError: no document is left, a stage is over its failure budget, or splits leak that must not; or another
-            process has taken the lake meanwhile.
+        BuildError: no document is left, a stage is over its failure budget, or another process has taken the lake
+            meanwhile.
         IntegrityError: the version was there, with another content.
     """
     config, lake = plan.config, plan.lake
     folder, written = lake.dataset(draft.dataset, draft.version), plan.folder(draft.version)
     beside = lake.retrievals(draft.dataset, draft.version)
     check_budget(draft, config.max_failure_share, folder.uri, hints=host_hints(draft, written, beside))
-    if config.splits.on_leak is OnLeak.FAIL:
-        refuse_leaks(LeakCount(**count) for count in draft.notes["heeded_leaks"])
     manifest = draft.lasting
     check_turn()
     check_same(manifest, folder)

@@ -326,11 +326,10 @@ class FeaturesConfig(Settings):
 
 
 class OnLeak(StrEnum):
-    """What becomes of what splits share: told, dropped from the weaker split, or the build fails."""
+    """What becomes of what splits share: it is told, or dropped from the weaker split."""
 
     REPORT = "report"
     DROP = "drop"
-    FAIL = "fail"
 
 
 SharedThing = Literal["images-exact", "images-near", "texts"]  # what two splits can share
@@ -345,9 +344,9 @@ class SplitsConfig(Settings):
         test: share of documents for test.
         seed: seed of the assignment.
         on_leak: what happens to images and texts that splits share. The report always lists all of them.
-        leak_kinds: kinds of leaks to which `drop` and `fail` apply.
-        leak_min_tokens: least number of words of a shared text for `drop` and `fail`: "Preheat the oven to 180
-            degrees." is in many otherwise different recipes.
+        leak_kinds: kinds of leaks to which `drop` applies.
+        leak_min_tokens: least number of words of a shared text for `drop`: "Preheat the oven to 180 degrees." is in
+            many otherwise different recipes.
     """
 
     part: ClassVar[str] = "splits"

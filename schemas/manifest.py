@@ -80,7 +80,7 @@ class Manifest(JsonFile):
         stages: how many elements went in and out of each stage, were rejected, and failed.
         config: the settings that change what is built.
         inputs: what else decides it: digests of what was read, of the code, of extractors; versions of libraries.
-        notes: counts of leaks (`leaks`, `heeded_leaks`), and of each reason its commonest failure (`failures`); how
+        notes: counts of leaks (`leaks`), and of each reason its commonest failure (`failures`); how
             many pictures had a near-duplicate, and how many of them are left beside it (`near_duplicates`); where
             their copies are (`copies`).
         features: the feature columns of `images` and of `documents`, each sorted.

@@ -7,7 +7,6 @@ is the smallest, so that the order of failures does not show.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
 from bisect import bisect_right
@@ -109,8 +108,8 @@ def compose_manifest(
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
             `unique_images`, (split, number of a part); `messages` of parts of failures; and numbers of things: of
-            `duplicates` as `count_duplicates` names them, `passed` and `recounted` of `count_passed`, `leaks` and
-            `heeded_leaks` of `ListLeaks`, `sizes` of shards' documents.
+            `duplicates` as `count_duplicates` names them, `passed` and `recounted` of `count_passed`, `leaks` of
+            `ListLeaks`, `sizes` of shards' documents.
     """
     known = defaultdict(list, facts)
     (digest,), shards = known["digest"], sorted(known["shards"], key=attrgetter("entries"))
@@ -139,8 +138,7 @@ def compose_manifest(
         features={"images": features.images, "documents": features.sentences},
         notes={
             "failures": {reason: message._asdict() for reason, message in sorted(commonest(kinds).items())},
-            "leaks": list(map(dataclasses.asdict, leak_counts(known["leaks"]))),
-            "heeded_leaks": list(map(dataclasses.asdict, leak_counts(known["heeded_leaks"]))),
+            "leaks": leak_counts(known["leaks"]),
             COPIES: copies,
             parts.NOTE: parts.noted(shard.ranges for shard in shards),
             "near_duplicates": {"pictures": alike["occurrences"], "left": alike["left"]},

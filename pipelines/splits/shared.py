@@ -12,6 +12,7 @@ import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from pipelines.partitions.columns import Bytes, Columns, Numbers, Texts, from_he
 from pipelines.settings import SharedThing, SplitsConfig
 from schemas.documents import Document, Split
 from schemas.duplicates import Duplicate, Leak, LeakKind
-from schemas.errors import BuildError
 
 KINDS, SPLITS = tuple(LeakKind), tuple(Split)
 MIN_TOKENS = 5  # a shorter text ("Finished product.") is shared by chance
@@ -214,30 +214,27 @@ _THINGS: dict[LeakKind, SharedThing] = {
 _STRENGTH = {Split.TRAIN: 0, Split.VAL: 1, Split.TEST: 2}
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LeakCount:
-    """How much of one split is in another: distinct images or texts, and the documents that show them."""
+def leak_counts(counted: Iterable[tuple[tuple[tuple[str, str, str], str], int]]) -> list[dict[str, Any]]:
+    """Return how much of one split is in another, sorted: distinct images or texts, and the documents that show them.
 
-    kind: LeakKind
-    split: Split
-    other_split: Split
-    keys: int
-    documents: int
-
-
-def leak_counts(counted: Iterable[tuple[tuple[tuple[str, str, str], str], int]]) -> list[LeakCount]:
-    """Return counts, sorted, from the number of keys and of documents of each kind and two splits."""
-    found: dict[tuple[str, str, str], dict[str, int]] = {}
-    for (ends, name), number in counted:
-        found.setdefault(ends, {})[name] = number
-    return sorted(
-        LeakCount(LeakKind(kind), Split(one), Split(other), numbers["key"], numbers["document"])
-        for (kind, one, other), numbers in found.items()
-    )
+    Args:
+        counted: the number of keys, and that of documents, of each kind and two splits.
+    """
+    numbers = dict(counted)
+    return [
+        {
+            "kind": kind,
+            "split": split,
+            "other_split": other,
+            "keys": numbers[(kind, split, other), "key"],
+            "documents": numbers[(kind, split, other), "document"],
+        }
+        for kind, split, other in sorted({ends for ends, _ in numbers})
+    ]
 
 
 def is_heeded(leak: Leak, config: SplitsConfig) -> bool:
-    """Return whether a leak is one to drop documents for, or to fail a build: by its kind, and a text by its length."""
+    """Return whether a leak is one to drop documents for: by its kind, and a text by its length."""
     thing = _THINGS[leak.kind]
     return thing in config.leak_kinds and (thing != "texts" or leak.tokens >= config.leak_min_tokens)
 
@@ -248,20 +245,3 @@ def is_weaker_end(leak: Leak) -> bool:
     The test split stays whole. A training document goes even where the validation document it leaks with goes too.
     """
     return _STRENGTH[leak.split] < _STRENGTH[leak.other_split]
-
-
-def count_lines(counts: Iterable[LeakCount]) -> list[str]:
-    """Return counts in words, the weaker split's view left out: it is the same leak."""
-    return [
-        f"{count.kind}: {count.keys} of {count.split} ({count.documents} documents) are in {count.other_split}"
-        for count in counts
-        if _STRENGTH[count.split] > _STRENGTH[count.other_split]
-    ]
-
-
-def refuse_leaks(counts: Iterable[LeakCount]) -> None:
-    """Raise a `BuildError` that tells what leaks, where anything does."""
-    lines = count_lines(counts)
-    if lines:
-        remedy = "drop them (--set splits.on_leak=drop), keep them (report), or heed less (splits.leak_kinds)"
-        raise BuildError(f"splits share content: {'; '.join(lines)}; {remedy}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -72,10 +71,10 @@ class DropLeaks(beam.PTransform):
 
     def expand(self, documents: beam.PCollection[SettledDocument]) -> StageOutput:
         leaks = documents | "find leaks" >> FindLeaks(self.duplicates)
-        heeded = leaks | "heeded" >> beam.Filter(is_heeded, self.config)
-        counts, tables = ((leaks, heeded) | "count leaks" >> ListLeaks(),), {"leaks": leaks}
+        counts, tables = (leaks | "count leaks" >> ListLeaks(),), {"leaks": leaks}
         if self.config.on_leak is not OnLeak.DROP:
             return StageOutput(documents, counts=counts, tables=tables)
+        heeded = leaks | "heeded" >> beam.Filter(is_heeded, self.config)
         ends = heeded | "weaker ends" >> beam.Filter(is_weaker_end) | "documents" >> beam.Map(attrgetter("document"))
         weaker = ends | "once" >> beam.Distinct()
         stays = (documents, weaker) | "keep" >> LeaveOut(id_of)
@@ -119,23 +118,22 @@ class FindLeaks(beam.PTransform):
 
 
 class ListLeaks(beam.PTransform):
-    """(all leaks, those that are heeded) to tallies of things: of `leaks` and `heeded_leaks`, ((kind, splits), name).
+    """Leaks to tallies of things of `leaks`: (ends, name).
 
     The name is `key` or `document`; of equal ends each key and each document is listed once.
     """
 
-    def expand(self, found: tuple[beam.PCollection[Leak], beam.PCollection[Leak]]) -> beam.PCollection:
-        named = zip(("leaks", "heeded_leaks"), found, strict=True)
-        ends = [leaks | name >> beam.FlatMap(partial(_ends, name)) for name, leaks in named]
-        return ends | "both" >> beam.Flatten() | "once" >> beam.Distinct() | "tally" >> beam.ParDo(Tally(_things))
+    def expand(self, leaks: beam.PCollection[Leak]) -> beam.PCollection:
+        ends = leaks | "ends" >> beam.FlatMap(_ends) | "once" >> beam.Distinct()
+        return ends | "tally" >> beam.ParDo(Tally(_things))
 
 
-def _ends(kind: str, leak: Leak) -> Iterator[tuple[str, Ends, str, str]]:
+def _ends(leak: Leak) -> Iterator[tuple[Ends, str, str]]:
     ends = str(leak.kind), str(leak.split), str(leak.other_split)
-    yield kind, ends, "key", leak.key
-    yield kind, ends, "document", leak.document
+    yield ends, "key", leak.key
+    yield ends, "document", leak.document
 
 
-def _things(end: tuple[str, Ends, str, str]) -> list[tuple[str, tuple[Ends, str]]]:
-    kind, ends, name, _ = end
-    return [(kind, (ends, name))]
+def _things(end: tuple[Ends, str, str]) -> list[tuple[str, tuple[Ends, str]]]:
+    ends, name, _ = end
+    return [("leaks", (ends, name))]

@@ -13,7 +13,7 @@ from builds import PLAIN, build, documents_of, rows
 from ten_documents import write_ten
 
 from pipelines.run import BuildSummary
-from schemas.errors import BuildError, UsageError
+from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
 
@@ -47,12 +47,6 @@ def test_a_leak_is_listed_and_costs_the_training_side_its_document(leaking: Path
     assert list(verify(summary.manifest, Folder(summary.path))) == []
     assert documents_of(summary).keys() == {f"p{number}" for number in range(10)} - {"p1"}
     assert summary.manifest.failures["leaked"] == 1
-
-
-def test_a_leak_fails_the_build_where_it_shall(leaking: Path, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="exact-image"):
-        build(leaking, tmp_path / "lake", *PLAIN, "splits.on_leak=fail")
-    assert Lake.at(str(tmp_path / "lake")).versions("documents") == []
 
 
 def test_what_is_taken_down_is_in_no_later_version(ten_built: BuildSummary, tmp_path: Path) -> None:
