@@ -28,6 +28,7 @@ class Quiet(BaseHTTPRequestHandler):
     """Answers every request by its method `answer`, and prints nothing."""
 
     protocol_version = "HTTP/1.1"
+    body = b""
 
     def answer(self) -> None:
         raise NotImplementedError
@@ -49,12 +50,12 @@ class Quiet(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def answering(answer: Callable[[BaseHTTPRequestHandler], tuple[int, bytes, Mapping[str, str]]]) -> Iterator[int]:
-    """Answer requests by a function that gives status, body and headers; yields the port."""
+def answering(answer: Callable[[Quiet], tuple[int, bytes, Mapping[str, str]]]) -> Iterator[int]:
+    """Answer requests by a function of a request that gives status, body and headers; yields the port."""
 
     class Handler(Quiet):
         def answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.send(*answer(self))
 
     with running(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:

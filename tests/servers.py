@@ -1,8 +1,10 @@
-"""Servers that tests start on loopback and end: any program that listens, S3, and PostgreSQL.
+"""Servers that tests start on loopback and end: any program that listens, S3, MLflow, and PostgreSQL.
 
 PostgreSQL is Debian's package `postgresql`; without it its tests are skipped. It refuses to run as root, so root starts
 it as `nobody`.
 """
+
+from __future__ import annotations
 
 import os
 import shutil
@@ -15,10 +17,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 import pytest
+
+if TYPE_CHECKING:
+    from orchestration.local.supervisor import Supervisor
 
 START_S = 240.0
 
@@ -78,6 +83,21 @@ def server(command: list[str], port: int, *, user: str | None = None) -> Iterato
         finally:
             process.send_signal(signal.SIGINT)  # to PostgreSQL: now, whoever is still connected
             process.wait(timeout=START_S)
+
+
+@contextmanager
+def mlflow_server(folder: Path, template: Path, **environment: str) -> Iterator[tuple[str, Supervisor]]:
+    """Run an MLflow server over a copy of a store, as `multilink up` does; give its address and what keeps it."""
+    from orchestration.local.supervisor import MARK_VARIABLE, Supervisor
+    from orchestration.local.up import mlflow_service
+
+    port = free_port()
+    shutil.copy(template, folder / "mlflow.db")
+    service = mlflow_service(f"sqlite:///{folder}/mlflow.db", artifacts=folder / "artifacts", port=port)
+    own = {MARK_VARIABLE: os.urandom(8).hex(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    keeper = Supervisor([service], own | environment, folder / "logs", print)
+    with keeper.running():
+        yield f"http://127.0.0.1:{port}", keeper
 
 
 @contextmanager

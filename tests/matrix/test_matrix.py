@@ -6,7 +6,6 @@ What each must give is compared with the plainest way to the same result: one pr
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
@@ -120,11 +119,8 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
         if case.lake == "s3":
             lake = f"s3://lake/matrix?{request.getfixturevalue('object_store')}"
         if case.runs == "server":
-            port = servers.free_port()
-            store = ("--backend-store-uri", tracking, "--artifacts-destination", str(tmp_path / "artifacts"))
-            command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1", *store]
-            stack.enter_context(servers.server(command, port))
-            tracking = f"http://127.0.0.1:{port}"
+            template = request.getfixturevalue("template")
+            tracking, _ = stack.enter_context(servers.mlflow_server(tmp_path, template))
         yield Job(case, tmp_path, lake, tracking)
 
 

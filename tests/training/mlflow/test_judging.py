@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import lakes
@@ -11,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.documents import Split
-from schemas.errors import UsageError
+from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model
+from training.evaluation.models import evaluate_model
 from training.linking.links import LinkedDocument, LinkOptions
 from training.metrics.links import score_documents
 from training.mlflow.loading import load
@@ -172,6 +174,30 @@ def linkable(lake: Lake) -> list[GivenDocument]:
             )
         )
     return found
+
+
+def test_mistakes_of_evaluate(client: mlflow.MlflowClient, registry_lake: Lake, trained: Path) -> None:
+    for model, dataset, split, message in (
+        ("models:/linker/1", "synthetic", "test", "no model 'linker'"),
+        (str(trained), "other", "test", "no data set 'other'"),
+        (str(trained), "synthetic", "dev", "no split 'dev'"),
+    ):
+        with pytest.raises(NotFoundError, match=message):
+            run_evaluate(
+                model=model,
+                dataset=dataset,
+                split=split,
+                lake=registry_lake.root.uri,
+                tracking=client.tracking_uri,
+                say=print,
+            )
+
+
+def test_a_data_set_without_the_models_features(registry_lake: Lake, trained: Path) -> None:
+    model = LinkModel.load(trained)
+    model.card = replace(model.card, data=replace(model.card.data, image_features="resnet50"))
+    with pytest.raises(UsageError, match=r"lacks features that the model reads \(resnet50 and text-test\).*build"):
+        evaluate_model(model, registry_lake, "synthetic")
 
 
 def test_pairs_are_judged_by_retrieval(client: mlflow.MlflowClient, trained: Path, tmp_path: Path) -> None:

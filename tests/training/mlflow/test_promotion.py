@@ -125,37 +125,6 @@ def test_the_policy_decides_on_minima_guards_and_the_latest_version(
         promote(client, "linker", "2", lake=lake, policy=absent, say=print)
 
 
-def test_models_of_two_views_are_compared_on_the_documents_both_could_score(
-    client: mlflow.MlflowClient,
-    register_model: Register,
-    other_files: Callable[[], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for _ in range(3):
-        register_model(other_files())
-    promote(client, "linker", "1", say=print)
-    kept: list[int] = []
-
-    def evaluate_some(*arguments: Any, **named: Any) -> Evaluation:
-        """Of the second model's documents only some have the texts that it reads; it scores 5 points less."""
-        found = evaluate_model(*arguments, **named)
-        some, scores = slice(count if kept else None), found.scores
-        table = scores.table[some].copy()
-        table[:, 0] -= 5 * bool(kept)
-        table[:, 1:] = 50
-        kept.append(len(table))
-        return replace(found, scores=replace(scores, documents=scores.documents[some], table=table))
-
-    for version, count in (("2", 21), ("3", 5)):
-        kept.clear()
-        monkeypatch.setattr(judging, "evaluate_model", evaluate_some)
-        judged = promote(client, "linker", version, policy=Policy(margin=30), say=print)
-        assert judged.decision.is_promoted is (count == 21) and judged.decision.documents == count
-    assert "5 documents of synthetic@v1, split val, could be scored with both models" in " ".join(
-        judged.decision.reasons
-    )
-
-
 def test_a_chain_of_champions_is_held_to_the_best_of_them(
     client: mlflow.MlflowClient,
     register_model: Register,

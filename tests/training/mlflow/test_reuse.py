@@ -23,18 +23,12 @@ from training.mlflow.runs import connect
 from training.mlflow.tracked_training import TrainSummary, run_train
 
 SMALL = ("dimensions=16", "training.epochs=4", "training.learning_rate=0.01", "text.dropout=0", "image.dropout=0")
-SERVER = ("-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1", "--disable-security-middleware")
 
 
 @pytest.fixture
-def store(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[mlflow.MlflowClient]:
-    database = tmp_path / "mlflow.db"
-    database.write_bytes(template.read_bytes())
-    monkeypatch.setenv("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
-    port = servers.free_port()
-    where = ["--backend-store-uri", f"sqlite:///{database}", "--artifacts-destination", str(tmp_path / "artifacts")]
-    with servers.server([sys.executable, *SERVER, *where, "--port", str(port)], port):
-        yield connect(f"http://127.0.0.1:{port}")
+def store(template: Path, tmp_path: Path) -> Iterator[mlflow.MlflowClient]:
+    with servers.mlflow_server(tmp_path, template) as (uri, _):
+        yield connect(uri)
 
 
 def lines_to(said: list[str], line: str) -> None:

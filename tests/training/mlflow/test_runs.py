@@ -1,14 +1,13 @@
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import mlflow
 import pytest
+from loopback import Quiet, answering
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
@@ -166,49 +165,22 @@ def test_only_a_run_of_ours_is_resumed(tmp_path: Path) -> None:
         resume_run(client, other.info.run_id)
 
 
-class DyingServer(BaseHTTPRequestHandler):
-    """MLflow's artefact pages with one file, which breaks off as often as `deaths` says."""
+@pytest.mark.parametrize("deaths", range(ATTEMPTS + 1))
+def test_files_come_although_the_server_dies_within_one(tmp_path: Path, deaths: int) -> None:
+    """One that dies at each attempt is given up."""
+    asked: list[str] = []
 
-    deaths = 0
-    asked = 0
+    def answer(request: Quiet) -> tuple[int, bytes, dict[str, str]]:
+        if not request.path.endswith("/weights.bin"):
+            file = {"path": "weights.bin", "is_dir": False, "file_size": len(WEIGHTS)}
+            return 200, json.dumps({"files": [file]}).encode(), {}
+        asked.append(request.path)
+        sent = WEIGHTS[:100] if len(asked) <= deaths else WEIGHTS
+        return 200, sent, {"Content-Length": str(len(WEIGHTS)), "Connection": "close"}
 
-    def do_GET(self) -> None:
-        if not self.path.endswith("/weights.bin"):
-            self.answer(json.dumps({"files": [{"path": "weights.bin", "is_dir": False, "file_size": 1000}]}).encode())
-            return
-        type(self).asked += 1
-        self.answer(WEIGHTS, cut=100 if self.asked <= self.deaths else len(WEIGHTS))
-
-    def answer(self, body: bytes, *, cut: int | None = None) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[:cut])
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def bring(tmp_path: Path) -> Iterator[Callable[[], Path]]:
-    """Bring a run's artefacts from there."""
-    DyingServer.asked = DyingServer.deaths = 0
-    with ThreadingHTTPServer(("127.0.0.1", 0), DyingServer) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        uri = f"http://127.0.0.1:{server.server_port}/api/2.0/mlflow-artifacts/artifacts/run"
-        yield lambda: fetch_files(partial(mlflow.artifacts.download_artifacts, artifact_uri=uri, dst_path=tmp_path))
-        server.shutdown()
-
-
-@pytest.mark.parametrize("deaths", range(ATTEMPTS))
-def test_files_come_although_the_server_dies_within_one(bring: Callable[[], Path], deaths: int) -> None:
-    DyingServer.deaths = deaths
-    assert (bring() / "weights.bin").read_bytes() == WEIGHTS
-    assert DyingServer.asked == deaths + 1
-
-
-def test_a_server_that_always_dies_is_given_up(bring: Callable[[], Path]) -> None:
-    DyingServer.deaths = ATTEMPTS
-    with pytest.raises(MlflowException, match="weights"):
-        bring()
-    assert DyingServer.asked == ATTEMPTS
+    given_up = pytest.raises(MlflowException, match="weights") if deaths == ATTEMPTS else nullcontext()
+    with answering(answer) as port, given_up:
+        uri = f"http://127.0.0.1:{port}/api/2.0/mlflow-artifacts/artifacts/run"
+        found = fetch_files(partial(mlflow.artifacts.download_artifacts, artifact_uri=uri, dst_path=tmp_path))
+        assert (found / "weights.bin").read_bytes() == WEIGHTS
+    assert len(asked) == min(deaths + 1, ATTEMPTS)
