@@ -1,13 +1,13 @@
 """What a checkpoint holds, and writing and reading one.
 
-    checkpoints/epoch-0003/
+    checkpoint/
         state.pt      optimiser, schedule, position, history, resolved configuration, data set identity
         model/        the model after this epoch
         best/         the model of the epoch kept so far, where that is an earlier one
 
 There is no random state to save: every draw of the core comes from a stream keyed by seed and position
-(`training.data.ragged`), so seed, epoch and step *are* the random state. One checkpoint is written an epoch, whole
-or not at all, and the one before is removed once it has been reported.
+(`training.data.ragged`), so seed, epoch and step *are* the random state. A checkpoint is written in a folder of the
+process, in place of that of the epoch before; `run.py` keeps it in the lake, whole.
 
 The learning rate of a step is a pure function of the settings, the step, the epoch and the plateaus so far:
 
@@ -20,10 +20,8 @@ With K batches a step the rate is multiplied by a power of K (`rate_scaling`).
 """
 
 import shutil
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +60,6 @@ class Plateaus:
         if self.waited > self.patience:
             self.count, self.waited = self.count + 1, 0
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "waited": self.waited, "count": self.count}
-
-    def load_state_dict(self, values: dict[str, Any]) -> None:
-        self.best, self.waited, self.count = values["best"], values["waited"], values["count"]
-
 
 def learning_rate(settings: LoopConfig, *, epoch: int, steps_before: int, plateaus: int) -> float:
     """Return the learning rate of a step.
@@ -95,8 +87,8 @@ def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-CHECKPOINTS, STATE, MODEL, BEST = "checkpoints", "state.pt", "model", "best"
-STATE_FORMAT = 1
+CHECKPOINT, STATE, MODEL, BEST = "checkpoint", "state.pt", "model", "best"
+STATE_FORMAT = 2
 ROUNDING = 1e-3  # of the largest number of a tensor
 MAY_CHANGE = ("training.epochs", "training.device")
 
@@ -137,14 +129,14 @@ def start(model: LinkModel) -> RunState:
 
 
 def save(state: RunState, run_directory: Path) -> Path:
-    """Write the state as this epoch's checkpoint and return its folder."""
-    target = run_directory / CHECKPOINTS / f"epoch-{state.epoch:04d}"
-    with whole_folder(target) as folder:
-        state.model.save(folder / MODEL)
-        if state.best is not None and state.best_epoch < state.epoch:
-            state.best.save(folder / BEST)
-        torch.save(_values(state), folder / STATE)
-    return target
+    """Write the state as the run's checkpoint, in place of the one before, and return its folder."""
+    folder = run_directory / CHECKPOINT
+    shutil.rmtree(folder, ignore_errors=True)
+    state.model.save(folder / MODEL)
+    if state.best is not None and state.best_epoch < state.epoch:
+        state.best.save(folder / BEST)
+    torch.save(_values(state), folder / STATE)
+    return folder
 
 
 def resume(checkpoint: Path, card: ModelCard, context: Context) -> RunState:
@@ -165,7 +157,7 @@ def resume(checkpoint: Path, card: ModelCard, context: Context) -> RunState:
     model.card = replace(card, relations=model.card.relations)
     state = start(model)
     state.optimiser.load_state_dict(values["optimiser"])
-    state.schedule.load_state_dict(values["schedule"])
+    state.schedule = Plateaus(**values["schedule"])
     for name in _POSITION:
         setattr(state, name, values[name])
     state.best = LinkModel.load(checkpoint / (BEST if state.best_epoch < state.epoch else MODEL))
@@ -204,27 +196,6 @@ def check_alike(state: RunState, context: Context) -> None:
         )
 
 
-def remove_older(checkpoint: Path) -> None:
-    """Remove the checkpoints of earlier epochs beside this one."""
-    for other in checkpoint.parent.glob("epoch-*"):
-        if _epoch_of(other) < _epoch_of(checkpoint):
-            shutil.rmtree(other)
-
-
-@contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
-    """Give a folder to write in that becomes `target`, replacing it, when the block ends well, and vanishes if not."""
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        if target.exists():
-            shutil.rmtree(target)
-        temporary.rename(target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
 _POSITION = ("epoch", "best_epoch", "best_value", "best_validation_loss", "history")
 
 
@@ -232,7 +203,7 @@ def _values(state: RunState) -> dict[str, Any]:
     return {
         "format": STATE_FORMAT,
         "optimiser": state.optimiser.state_dict(),
-        "schedule": state.schedule.state_dict(),
+        "schedule": asdict(state.schedule),
         "config": resolve(state.model.card.config),
         "data": resolve(state.model.card.data),
         **{name: getattr(state, name) for name in _POSITION},
@@ -257,7 +228,3 @@ def _check_same(checkpoint: Path, values: Mapping[str, Any], card: ModelCard) ->
 def lasting_settings(config: Mapping[str, Json]) -> dict[str, Json]:
     """Return the settings of a resolved configuration, by dotted key, that a resumed run may not change."""
     return {key: value for key, value in flatten(config).items() if key not in MAY_CHANGE}
-
-
-def _epoch_of(checkpoint: Path) -> int:
-    return int(checkpoint.name.rpartition("-")[2])

@@ -102,7 +102,7 @@ def _trained(config: TrainConfig, data: TrainingData, context: Context, run_dire
         is_choice = not config.is_solved or (data.validation is not None and can_rank(data.validation))
         _keep(run, judged, context, select=config.training.select if is_choice else Select.LAST)
         run.history.append(metrics)
-        _checkpoint(run, metrics, context, run_directory)
+        context.on_report(metrics, states.save(run, run_directory) if context.rank == 0 else None)
     return _finish(run, data, context, run_directory)
 
 
@@ -171,13 +171,6 @@ def _value(select: Select, judged: Validation | None, epoch: int) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def _checkpoint(run: RunState, metrics: Mapping[str, float], context: Context, run_directory: Path) -> None:
-    checkpoint = states.save(run, run_directory) if context.rank == 0 else None
-    context.on_report(metrics, checkpoint)
-    if checkpoint is not None:
-        states.remove_older(checkpoint)
-
-
 def _finish(run: RunState, data: TrainingData, context: Context, run_directory: Path) -> TrainResult:
     if run.best_value == math.inf:
         raise BuildError("no epoch had a validation loss or rank that is a number; lower training.learning_rate")
@@ -185,8 +178,7 @@ def _finish(run: RunState, data: TrainingData, context: Context, run_directory: 
     if context.rank == 0:
         kept: LinkModel = (run.best or run.model).to(context.device)
         settle_steps(kept, data)
-        with states.whole_folder(target) as folder:
-            kept.save(folder)
+        kept.save(target)
     return TrainResult(
         epochs=run.epoch,
         best_epoch=run.best_epoch,

@@ -197,7 +197,7 @@ def test_a_resumed_run_has_the_same_bits(data: TrainingData, tmp_path: Path, ord
     whole = trained(data, tmp_path / "whole", f"link.order={order}", "objective.passes=5")
     cut = override(config, ["training.epochs=4"])
     train(cut, data, Context(), run_directory=tmp_path / "cut")
-    checkpoint = tmp_path / "cut/checkpoints/epoch-0004"
+    checkpoint = tmp_path / "cut/checkpoint"
     context = Context(find_checkpoint=lambda: checkpoint)
     again = LinkModel.load(train(config, data, context, run_directory=tmp_path / "cut").model)
     for name, value in whole.state_dict().items():

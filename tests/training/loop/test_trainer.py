@@ -74,8 +74,8 @@ def assert_equal_weights(one: TrainResult, other: TrainResult) -> None:
 
 
 def latest(run: Path) -> Path | None:
-    """The newest checkpoint of a run's folder."""
-    return max((run / "checkpoints").glob("epoch-*"), default=None)
+    """The checkpoint in a run's folder."""
+    return next(run.glob("checkpoint"), None)
 
 
 def with_loop(config: TrainConfig, **changes: object) -> TrainConfig:
@@ -211,6 +211,12 @@ def test_a_resumed_run_is_the_uninterrupted_one(lake: Lake, tmp_path: Path, conf
         assert {**found, "documents_per_second": 0} == {**expected, "documents_per_second": 0}
 
 
+def test_a_checkpoint_keeps_the_plateaus(data: TrainingData, tmp_path: Path) -> None:
+    run = state.start(new_model(FROZEN, data, Context()))
+    run.schedule = state.Plateaus(patience=3, best=0.1, waited=2, count=1)
+    assert state.resume(state.save(run, tmp_path), run.model.card, Context()).schedule == run.schedule
+
+
 @pytest.mark.parametrize("cut", [2, 3])
 def test_a_resumed_run_keeps_the_best_epoch_it_had(
     data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
@@ -248,18 +254,18 @@ def test_training_leaves_the_global_random_state_alone(data: TrainingData, tmp_p
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_one_checkpoint_is_kept_and_reported_each_epoch(data: TrainingData, tmp_path: Path) -> None:
-    reports: list[tuple[float, str, bool]] = []
+def test_a_checkpoint_is_reported_each_epoch(data: TrainingData, tmp_path: Path) -> None:
+    reports: list[tuple[float, float, bool]] = []
 
     def report(metrics: Mapping[str, float], checkpoint: Path | None) -> None:
         assert checkpoint is not None
-        reports.append((metrics["epoch"], checkpoint.name, (checkpoint / "best" / "weights.pt").exists()))
+        epoch = torch.load(checkpoint / "state.pt", weights_only=True)["epoch"]
+        reports.append((metrics["epoch"], epoch, (checkpoint / "best" / "weights.pt").exists()))
 
     result = train(with_loop(FROZEN, epochs=3), data, Context(on_report=report), run_directory=tmp_path)
     losses = [row["validation_loss"] for row in result.history]
     has_best = [int(np.argmin(losses[:epoch])) + 1 < epoch for epoch in (1, 2, 3)]
-    assert reports == [(float(epoch), f"epoch-{epoch:04d}", has_best[epoch - 1]) for epoch in (1, 2, 3)]
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["epoch-0003"]
+    assert reports == [(epoch, epoch, has_best[epoch - 1]) for epoch in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("select", list(Select))

@@ -26,7 +26,7 @@ from training.loop.context import TorchDistributed
 def run_job(lake: Lake, run: Path, config: TrainConfig) -> None:
     rank = dist.get_rank()
     data = load_training_data(lake, "synthetic", config.reading)
-    latest = max((run / "checkpoints").glob("epoch-*"), default=None)
+    latest = next(run.glob("checkpoint"), None)
     dist.barrier()  # all have looked before one writes
     device = torch.device("cuda", rank) if dist.get_backend() == "nccl" else torch.device("cpu")
     context = TorchDistributed(device=device, find_checkpoint=lambda: latest)
