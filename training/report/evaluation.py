@@ -33,9 +33,8 @@ from training.loop.validation import ENOUGH_TO_RANK
 from training.metrics.calibration import Calibration
 from training.metrics.links import ScoreKind
 from training.metrics.scores import Score
-from training.metrics.spread import spearman
 from training.report.examples import ExampleGroups
-from training.report.figures import histogram, line_chart, path_chart, reliability_chart, scatter
+from training.report.figures import histogram, line_chart, reliability_chart, scatter
 from training.report.pages import draw_groups, edge_legend, render
 from training.report.sections import (
     absent_baselines,
@@ -136,33 +135,14 @@ def report_page(
 
 
 def training_panels(history: Sequence[Epoch], *, kept_epoch: int) -> Figures:
-    """Return a chart for each measure that was recorded in at least one epoch, and AUC against loss last."""
+    """Return a chart for each measure that was recorded in at least one epoch (Hessel 2019, figure 3)."""
     panels = []
     for title, measures in _PANELS.items():
         lines = {name: [(row["epoch"], row.get(key)) for row in history] for key, name in measures.items()}
         lines = {name: points for name, points in lines.items() if any(_is_finite(y) for _, y in points)}
         if lines:
             panels.append((title, line_chart(f"{title} by epoch", lines, x_label="epoch", marked=kept_epoch)))
-    return panels + loss_with_auc(history, kept_epoch=kept_epoch)
-
-
-def loss_with_auc(history: Sequence[Epoch], *, kept_epoch: int) -> Figures:
-    """Return validation AUC against validation loss, a dot an epoch, with their rank correlation (Hessel 2019, fig. 3).
-
-    Nothing without two epochs that have both.
-    """
-    points = {
-        f"epoch {row['epoch']:g}": (row["validation_loss"], row["validation_auc"])
-        for row in history
-        if all(_is_finite(row.get(name)) for name in ("validation_loss", "validation_auc"))
-    }
-    if len(points) < 2:
-        return []
-    correlation = spearman(*zip(*points.values(), strict=True))
-    note = "" if correlation is None else f", rank correlation {correlation:.2f}".replace("-", "−")
-    title = "Validation AUC against validation loss"
-    chart = path_chart(title, points, x_label="inter-document loss", marked=f"epoch {kept_epoch:g}")
-    return [(f"AUC inside documents against the loss between them{note}", chart)]
+    return panels
 
 
 def _distribution(rows: Iterable[Score]) -> tuple[Markup, dict[str, str]] | None:

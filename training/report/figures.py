@@ -209,22 +209,6 @@ def scatter(title: str, x: Sequence[float], y: Sequence[float], *, x_label: str,
 
 
 @_styled
-def path_chart(title: str, points: Mapping[str, tuple[float, float]], *, x_label: str, marked: str) -> Markup:
-    """Return named points joined in their order, the first and the last with their names, and a ring around one."""
-    axes = _chart(x_label)
-    x, y = np.array(list(points.values())).T
-    axes.plot(x, y, "-o", color=ACCENT, markersize=5)
-    if marked in points:
-        axes.plot(*points[marked], **_RING)
-    names = list(points)
-    for name in (names[0], names[-1]):
-        on_left = points[name][0] < x.mean()
-        offset: dict[str, Any] = {"xytext": (9 if on_left else -9, 7), "ha": "left" if on_left else "right"}
-        axes.annotate(name, points[name], textcoords="offset points", **offset)
-    return _svg(axes, title, "; ".join(f"{name}: {a:.4g}, {b:.4g}" for name, (a, b) in points.items()))
-
-
-@_styled
 def reliability_chart(title: str, expected: Sequence[float], true: Sequence[float], links: Sequence[int]) -> Markup:
     """Return true against expected share of links in percent; a dot's area is in proportion to its links."""
     axes = _chart("expected, percent")

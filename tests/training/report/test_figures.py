@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from training.report.figures import Axis, histogram, line_chart, path_chart, reliability_chart, scatter
+from training.report.figures import Axis, histogram, line_chart, reliability_chart, scatter
 
 TWO = {"a": [(1, 1.0), (2, 2.0)], "b": [(1, 3.0), (2, 4.0)]}
 
@@ -18,7 +18,6 @@ def charts():
         line_chart("loss", TWO, x_label="epoch", marked=2),
         histogram("AUC", [1, 1, 1, 1, 52, 52], x_label="AUC", reference=50, reference_name="chance"),
         scatter("spread", [0.1, 0.2, 0.4], [50.0, 60.0, 90.0], x_label="spread", level=50.0),
-        path_chart("loss", {"epoch 1": (0.5, 60.0), "epoch 2": (0.4, 70.0)}, x_label="loss", marked="epoch 2"),
         reliability_chart("share", [10.0, 90.0], [20.0, 80.0], [5, 10]),
     ]
 

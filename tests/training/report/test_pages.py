@@ -385,14 +385,6 @@ def test_one_epoch_is_a_page():
     assert "Validation AUC, by cosines" in words(history=({"epoch": 1, "validation_auc": 60.0, "train_loss": None},))
 
 
-def test_loss_against_auc_by_epoch():
-    history = [{"epoch": e, "validation_loss": 1 / e, "validation_auc": 60.0 + e} for e in (1, 2, 3)]
-    history.append({"epoch": 4, "validation_loss": float("nan"), "validation_auc": 70.0})
-    titles = [title for title, _ in training_panels(history, kept_epoch=2)]
-    assert titles[-1].endswith("rank correlation −1.00") and len(titles) == 3
-    assert len(training_panels(history[:1], kept_epoch=1)) == 2
-
-
 def test_panels_are_those_that_were_recorded():
     history = ({"epoch": 1, "train_loss": 0.5, "validation_rank": 3.0}, {"epoch": 2, "validation_auc": float("nan")})
     assert [title.split()[0:2] for title, _ in training_panels(history, kept_epoch=1)] == [
