@@ -25,7 +25,7 @@ import pytest
 if TYPE_CHECKING:
     from orchestration.local.supervisor import Supervisor
 
-START_S = 240.0
+START_S, WAIT_S = 240.0, 600.0
 
 
 OBJECT_STORE = """
@@ -67,18 +67,25 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def wait_for(condition: Callable[[], Any], what: str = "it comes about", *, timeout_s: float = WAIT_S) -> Any:
+    """Ask again and again; return what a condition gives, once it gives something."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s in vain until {what}"
+        time.sleep(0.1)
+    return found
+
+
 @contextmanager
 def server(command: list[str], port: int, *, user: str | None = None) -> Iterator[None]:
     """Run a server until the body ends, from the moment it answers."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, user=user, cwd="/", stdout=log, stderr=log)
         try:
-            deadline = time.monotonic() + START_S
-            while not _answers(port):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    pytest.fail(f"{command[0]} does not answer: {log.read()}")
-                time.sleep(0.1)
+            wait_for(lambda: process.poll() is not None or _answers(port), f"{command[0]} answers", timeout_s=START_S)
+            if process.poll() is not None:
+                log.seek(0)
+                pytest.fail(f"{command[0]} has ended: {log.read()}")
             yield
         finally:
             process.send_signal(signal.SIGINT)  # to PostgreSQL: now, whoever is still connected
@@ -118,8 +125,7 @@ def postgresql() -> Iterator[str]:
         command = [str(programs / "postgres"), "-D", data, "-p", str(port), "-k", folder, *settings]
         with server(command, port, user=user):
             ready = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
-            while subprocess.run(ready, check=False).returncode:
-                time.sleep(0.1)  # it answers that it is starting up
+            wait_for(lambda: subprocess.run(ready, check=False).returncode == 0)  # it answers that it is starting up
             yield f"postgresql://mlflow@127.0.0.1:{port}/postgres"
 
 

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import boto3
 import obstore
 import pytest
 from bench import Bench
-from botocore.exceptions import ClientError
 
 from schemas.lake import LATEST, Folder, Lake
 
@@ -46,16 +44,3 @@ def test_writers_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch, found: F
     names = Folder("s3://lake/conditional").files()
     assert list(names) == [f"datasets/diy/{LATEST}"]  # no lock file, no folder's marker
     found(f"{WRITERS} writers, {written - WRITERS} requests refused and made again")
-
-
-def test_a_late_request_undoes_nothing(bench: Bench) -> None:
-    folder = Folder("s3://lake/late")
-    folder.settle("latest", b"one\n")
-    client = boto3.client("s3", region_name="us-east-1")
-    before = client.head_object(Bucket="lake", Key="late/latest")["ETag"]
-    folder.settle("latest", b"two\n")
-    with pytest.raises(ClientError, match="PreconditionFailed"):
-        client.put_object(Bucket="lake", Key="late/latest", Body=b"one again\n", IfMatch=before)
-    assert folder.read("latest") == b"two\n"
-    folder.delete("latest")
-    assert not folder.exists("latest")

@@ -13,10 +13,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +23,11 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from programs import built
+from servers import free_port, wait_for
 
 SECRETS = {"multilink-postgres": "postgresql-password", "multilink-ray": "auth_token", "multilink-pages": "token"}
 PROGRAMS = ("server", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubectl", "helm")
-ADMIN, PATIENCE_S, END_S = "admin-token", 120.0, 20.0
+ADMIN, END_S = "admin-token", 20.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def started(home: Path, nodes: int) -> Iterator[ControlPlane]:
     """Start a control plane with a number of nodes, wait until it is ready, and end it with the block."""
     for program in PROGRAMS:
         built(program)
-    etcd, peers, port, *metrics = _free_ports(6)
+    etcd, peers, port, *metrics = (free_port() for _ in range(5))
     plane = ControlPlane(home, port)
     _write_credentials(plane)
     with contextlib.ExitStack() as processes:
@@ -130,14 +129,6 @@ def running(plane: ControlPlane, program: str, *arguments: str) -> Iterator[None
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def wait_for(happened: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Ask again and again, until it has happened."""
-    until = time.monotonic() + patience_s
-    while not happened():
-        assert time.monotonic() < until, f"waited {patience_s:.0f} s in vain until {what}"
-        time.sleep(0.2)
 
 
 def _etcd(home: Path, port: int, peers: int) -> list[str]:
@@ -200,11 +191,3 @@ def _node(name: str) -> dict[str, Any]:
 def _ready_nodes(plane: ControlPlane) -> str:
     path = '{.items[*].status.conditions[?(@.type=="Ready")].status}'
     return plane.kubectl("get", "nodes", "--output", f"jsonpath={path}")
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as open_:
-        sockets = [open_.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

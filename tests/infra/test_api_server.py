@@ -23,6 +23,7 @@ from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.launcher import LaunchRunContext, WorkerStatus
 from dagster._core.origin import DEFAULT_DAGSTER_ENTRY_POINT, JobPythonOrigin, RepositoryPythonOrigin
 from forked import clean_environment
+from servers import wait_for
 
 from schemas.documents import Split
 from training.mlflow.registry import registered
@@ -33,7 +34,7 @@ from training.promotions.proof import keys_of, prove
 from training.promotions.record import read_record
 
 sys.path.insert(0, str(Path(__file__).parent))
-from control_plane import ControlPlane, running, wait_for
+from control_plane import ControlPlane, running
 from programs import ACCOUNT, CHART, INFRA, NAMESPACE, NEEDED, RELEASE, built, objects, template
 
 pytestmark = pytest.mark.infra

@@ -13,11 +13,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import dagster._daemon
@@ -25,6 +24,7 @@ import mlflow
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._scheduler.scheduler import launch_scheduled_runs
+from servers import wait_for
 
 from orchestration.dagster.record import KINDS, PARTITION_TAG, VERSION
 from orchestration.local.supervisor import MARK_VARIABLE, marked
@@ -43,15 +43,6 @@ UNFINISHED = [
     dg.DagsterRunStatus.CANCELING,
 ]
 Made = tuple[str, str]  # a data set version, and the run that made it
-
-
-def wait_for(condition: Callable[[], Any], *, timeout_s: float = WAIT_S) -> Any:
-    """Return what a condition gives once it gives something."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.3)
-    return found
 
 
 @dataclass

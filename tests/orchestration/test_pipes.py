@@ -7,12 +7,10 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,6 +20,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from PIL import Image
+from servers import free_port, wait_for
 
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster import pipes
@@ -107,9 +106,7 @@ def meanwhile(act: Callable[[], object], when: Callable[[], bool]) -> threading.
     """Act once something is so, while a step runs."""
 
     def wait() -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not when() and time.monotonic() < deadline:
-            time.sleep(0.2)
+        wait_for(when)
         act()
 
     thread = threading.Thread(target=wait, daemon=True)
@@ -166,12 +163,6 @@ def test_a_cancelled_run_ends_its_process(instance: dg.DagsterInstance, long_ste
     assert children_of(pipes.EXTERNAL) == []
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RaySettings]:
     """A Ray head with token authentication, of a process of its own; this process knows the token."""
@@ -202,7 +193,7 @@ def cluster() -> Iterator[RaySettings]:
     forget_tokens()
     try:
         settings = RaySettings(where=RayWhere.RAY_JOB, address=f"http://127.0.0.1:{port}")
-        wait_for_jobs(settings.address, head)
+        wait_for(lambda: is_answering(settings.address, head))
         yield settings
     finally:
         for name, value in before.items():
@@ -227,15 +218,13 @@ def jobs_at(address: str) -> Any:
     return JobSubmissionClient(address)
 
 
-def wait_for_jobs(address: str, head: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        try:
-            jobs_at(address).list_jobs()
-            return
-        except (ConnectionError, RuntimeError):
-            assert head.poll() is None and time.monotonic() < deadline
-            time.sleep(0.5)
+def is_answering(address: str, head: subprocess.Popen[bytes]) -> bool:
+    try:
+        jobs_at(address).list_jobs()
+    except (ConnectionError, RuntimeError):
+        assert head.poll() is None
+        return False
+    return True
 
 
 def statuses(cluster: RaySettings) -> list[str]:
@@ -264,10 +253,7 @@ def test_a_ray_job_reports_as_a_process_does_and_a_cancelled_one_is_stopped(
     ):
         do(build_of(tmp_path), instance, cluster)
     canceller.join()
-    deadline = time.monotonic() + WAIT_S
-    while "STOPPED" not in statuses(cluster):
-        assert time.monotonic() < deadline, statuses(cluster)
-        time.sleep(0.5)
+    wait_for(lambda: "STOPPED" in statuses(cluster))
 
 
 @pytest.mark.trial

@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from servers import wait_for
 
 from orchestration.local.supervisor import MARK_VARIABLE, QUICK_ENDS_SURVIVED, Service, Supervisor, end_marked, marked
 from orchestration.local.up import _alone, choose_ports
@@ -57,13 +56,6 @@ with Supervisor([service], environment, folder / "logs", print).running():
     print("running", flush=True)
     time.sleep(600)
 """
-
-
-def wait_for(condition: Callable[[], object], *, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
 
 
 @pytest.fixture

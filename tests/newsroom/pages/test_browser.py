@@ -137,18 +137,6 @@ def test_the_first_press_of_tab_leads_past_the_navigation(page: Page, newsroom: 
     assert focused(page) == "main"
 
 
-def test_choosing_another_model_searches_with_it(page: Page, newsroom: Newsroom) -> None:
-    page.goto(address(newsroom))
-    page.locator("details.card.article > summary").click()
-    with page.expect_navigation():
-        page.select_option("#index", newsroom.evil)
-    assert "of 3" in str(page.text_content("[data-announce]"))
-    with page.expect_navigation():
-        page.get_by_role("link", name="Français").click()
-    page.locator("details.card.article > summary").click()
-    assert page.get_by_role("button", name="Chercher des images").is_visible()
-
-
 def test_documents_that_mean_harm_are_text(page: Page, newsroom: Newsroom) -> None:
     texts = dict.fromkeys(TEXTS, f"{EVIL} {{{{ 7 * 7 }}}} Graz")
     page.goto(address(newsroom, texts, index=newsroom.evil) + "&entity=" + "%3Cscript%3E" * 3)

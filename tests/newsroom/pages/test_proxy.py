@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import servers
 from running_newsroom import Newsroom, Server, decide, searched, served, shown
 
 from newsroom.pages.state import PagesSettings
@@ -48,31 +47,18 @@ http {{
 @contextmanager
 def proxied(server: Server, folder: Path, user: str) -> Iterator[httpx.Client]:
     """Run nginx before the pages; give a browser that comes to it by a name of the outside."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = servers.free_port()
     files = ["-keyout", f"{folder}/key.pem", "-out", f"{folder}/cert.pem"]
     request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=pages", "-days", "1", *files]
     subprocess.run(request, check=True, capture_output=True)
     config = CONFIG.format(folder=folder, port=port, path=ROOT_PATH, target=server.url, user=user)
     (folder / "nginx.conf").write_text(config)
-    with subprocess.Popen([str(NGINX), "-p", str(folder), "-c", str(folder / "nginx.conf")]) as nginx:
-        try:
-            wait_for(port)
-            name = {"Host": f"pages.example.org:{port}"}
-            with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=False, headers=name, timeout=120) as client:
-                yield client
-        finally:
-            nginx.terminate()
-
-
-def wait_for(port: int) -> None:
-    for _ in range(600):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise TimeoutError(port)
+    name = {"Host": f"pages.example.org:{port}"}
+    with (
+        servers.server([str(NGINX), "-p", str(folder), "-c", str(folder / "nginx.conf")], port),
+        httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=False, headers=name, timeout=120) as client,
+    ):
+        yield client
 
 
 def test_a_login_behind_tls_and_below_a_path(plain: PagesSettings, tmp_path: Path) -> None:

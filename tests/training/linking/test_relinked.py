@@ -19,7 +19,6 @@ from schemas.tables import check_schema
 from training.linking.links import Linker
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.model import LinkModel
-from training.ray.shards import RayWorkers
 from training.shards import RunShards, run_here, shards_run_by
 from training.workflows.link import compare_links
 
@@ -179,11 +178,3 @@ def test_links_alone_are_no_relinking(lake: Lake, folder: Path, tmp_path: Path) 
     link_version(model, linking, say=lambda line: None)
     assert relink(folder, lake, tmp_path).reused == 0
     assert relink(folder, lake, tmp_path).reused == 9
-
-
-@pytest.mark.trial  # Ray's start; `test_versions.py` does the same with links alone
-def test_two_workers_write_the_bytes_of_one(lake: Lake, folder: Path, tmp_path: Path) -> None:
-    relink(folder, lake, tmp_path / "one")
-    with RayWorkers(2) as run:
-        relink(folder, lake, tmp_path / "two", run)
-    assert tree(tmp_path / "two") == tree(tmp_path / "one")

@@ -28,7 +28,6 @@ from training.linking.links import DEFAULT_OPTIONS, Linker, LinkOptions
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.metrics.calibration import Calibration, PrecisionPoint
 from training.model import LinkModel
-from training.ray.shards import RayWorkers
 from training.shards import RunShards, run_here, shards_run_by
 from training.similarity.assignment import Matching, match
 
@@ -197,14 +196,6 @@ def test_of_documents_without_ground_truth_nothing_is_wrong(model: LinkModel, tm
     rows = pq.read_table(tmp_path / "links" / "documents").to_pylist()
     assert len(rows) == 4
     assert {(row["wrong"], row["missed"], row["auc"], row["truth"]) for row in rows} == {(None,) * 4}
-
-
-@pytest.mark.trial  # a start of Ray; `test_shards.py` compares what its workers embed
-def test_two_workers_write_the_bytes_of_one(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
-    link(model, lake, tmp_path / "one", options=LinkOptions(calibration=CALIBRATION))
-    with RayWorkers(2) as run:
-        link(model, lake, tmp_path / "two", options=LinkOptions(calibration=CALIBRATION), run=run)
-    assert tree(tmp_path / "two") == tree(tmp_path / "one")
 
 
 def test_a_killed_linking_goes_on_where_it_was(lake: Lake, folder: Path, model: LinkModel, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from schemas.manifest import version_name
 from training.evaluation.models import evaluate_model
 from training.mlflow import judging
 from training.mlflow.champions import adopt, align, append, record_of, relocate_lake, taint
+from training.mlflow.gate import Decision
 from training.mlflow.judging import verify_champion
 from training.mlflow.loading import load_logged, open_model
 from training.mlflow.policy import Guard, Minimum, Policy
@@ -72,6 +73,10 @@ class Workspace:
 
     def verify(self, version: str = "champion", **options: Any) -> list[str]:
         return verify_champion(self.client, "linker", version, keys=self.keys, say=lambda _: None, **options)[1]
+
+    def promote(self, *versions: str, **options: Any) -> Decision:
+        """Promote versions, one after the other; return the last decision."""
+        return [promote(self.client, "linker", each, say=print, **options).decision for each in versions][-1]
 
     def add_version(self, model: Path) -> str:
         run = self.client.create_run(experiment_id(self.client, "multilink-synthetic"))
@@ -139,7 +144,7 @@ def _flipped(path: Path, at: int = -1) -> Iterator[None]:
         path.write_bytes(data)
 
 
-def test_a_champion_is_as_it_was_promoted(promoted: Workspace) -> None:
+def test_a_champion_is_as_it_was_promoted_also_in_a_lake_that_was_moved(promoted: Workspace, tmp_path: Path) -> None:
     findings = promoted.verify(is_deep=True)
     key = promoted.keys[0].keyid
     ends = f"4 statements follow one another, signed by trusted keys; {promoted.chain}/000004.json by {key}"
@@ -147,6 +152,8 @@ def test_a_champion_is_as_it_was_promoted(promoted: Workspace) -> None:
     assert any(f"files of synthetic@{VERSION} are those of its manifest" in each for each in findings)
     assert findings[-1] == "its 30 documents are scored as they were, to the last bit"
     assert promoted.verify("1", is_deep=True)[-1] == findings[-1]
+    moved = Lake.at(str(shutil.copytree(promoted.lake, tmp_path / "lake")))
+    assert promoted.verify(lake=moved, is_deep=True)[0].split("; ")[1].startswith(str(tmp_path))
 
 
 def test_a_statement_says_what_it_rests_on(promoted: Workspace) -> None:
@@ -227,24 +234,6 @@ def test_scores_that_come_out_otherwise_are_refused(promoted: Workspace, monkeyp
     assert promoted.verify(is_deep=True)[-1].endswith("; the scores are the same to the last bit")
 
 
-def test_a_lake_that_was_moved_is_named(promoted: Workspace, tmp_path: Path) -> None:
-    shutil.copytree(promoted.lake, tmp_path / "lake")
-    findings = promoted.verify(lake=Lake.at(str(tmp_path / "lake")), is_deep=True)
-    assert findings[0].split("; ")[1].startswith(str(tmp_path))
-    with pytest.raises(IntegrityError, match=r"is incomplete \(0 of 4 statements\)|had statement 4"):
-        promoted.verify(lake=Lake.at(str(tmp_path / "other")))
-
-
-def test_which_keys_are_trusted_is_asked(promoted: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [each.keyid for each in keys_of()] == [promoted.keys[0].keyid]  # one's own
-    monkeypatch.setenv("MULTILINK_KEY", str(tmp_path / "none.pem"))
-    with pytest.raises(UsageError, match="no key is trusted, so nothing is proved: name public keys with --trust"):
-        keys_of()
-    make_key(tmp_path / "other.pem")
-    with pytest.raises(IntegrityError, match=f"one that claims to be by the key {promoted.keys[0].keyid[:12]}"):
-        verify_champion(promoted.client, "linker", "champion", keys=keys_of([tmp_path / "other.pub.pem"]), say=print)
-
-
 def test_the_command_line_verifies(promoted: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     store, trust = ["--tracking-uri", promoted.client.tracking_uri], ["--trust", str(public_path(promoted.key))]
     for address in ("linker", "linker@champion", "models:/linker/2"):
@@ -321,13 +310,20 @@ def workspace(stage: Registry, tmp_path: Path, learned: Learned, monkeypatch: py
     return _workspace(stage, learned)
 
 
+@pytest.fixture
+def signing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """The same, where this machine signs what is stated."""
+    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    return workspace
+
+
 def _opens(workspace: Workspace, address: str = "linker") -> None:
     open_model(address, workspace.client.tracking_uri)
 
 
 def test_where_champions_must_verify_others_are_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     client = workspace.client
-    promote(client, "linker", "1", say=print)
+    workspace.promote("1")
     _opens(workspace)
     monkeypatch.setenv("MULTILINK_VERIFY", "true")
     with pytest.raises(UsageError, match="no key is trusted"):
@@ -338,11 +334,11 @@ def test_where_champions_must_verify_others_are_refused(workspace: Workspace, mo
         _opens(workspace)
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
     with unsigned:  # nothing is signed on top of what is not
-        promote(client, "linker", "2", say=print)
+        workspace.promote("2")
     adopt(client, "linker")
     with pytest.raises(IntegrityError, match="models:/linker/2: no statement on its promotion was found"):
         _opens(workspace, "models:/linker/2")
-    promote(client, "linker", "2", say=print)
+    workspace.promote("2")
     _opens(workspace)
     rollback(client, "linker")
     _opens(workspace)
@@ -353,28 +349,26 @@ def test_where_champions_must_verify_others_are_refused(workspace: Workspace, mo
 
 
 def test_who_has_no_trusted_key_states_nothing_in_a_signed_record(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    signing: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = workspace.client
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    promote(client, "linker", "1", say=print)
-    monkeypatch.setenv("MULTILINK_TRUST", str(public_path(workspace.key)))
-    make_key(workspace.folder / "other.pem")
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.folder / "other.pem"))
+    signing.promote("1")
+    monkeypatch.setenv("MULTILINK_TRUST", str(public_path(signing.key)))
+    make_key(signing.folder / "other.pem")
+    monkeypatch.setenv("MULTILINK_KEY", str(signing.folder / "other.pem"))
     with pytest.raises(UsageError, match="is not among those that are trusted"):
-        promote(client, "linker", "2", say=print)
-    for trust in (str(public_path(workspace.key)), ""):
+        signing.promote("2")
+    for trust in (str(public_path(signing.key)), ""):
         monkeypatch.setenv("MULTILINK_TRUST", trust)
         monkeypatch.delenv("MULTILINK_KEY", raising=False)
         with pytest.raises(UsageError, match="this machine has no key to sign with"):
-            promote(client, "linker", "2", say=print)
-    assert len(list(workspace.chain.iterdir())) == 1
+            signing.promote("2")
+    assert len(list(signing.chain.iterdir())) == 1
 
 
 def test_a_policy_asks_for_verified_champions(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy of the last promotion counts."""
     client, policy = workspace.client, Policy(verify=True)
-    promote(client, "linker", "1", policy=policy, say=print)
+    workspace.promote("1", policy=policy)
     with pytest.raises(UsageError, match="no key is trusted"):
         _opens(workspace)
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
@@ -382,36 +376,33 @@ def test_a_policy_asks_for_verified_champions(workspace: Workspace, monkeypatch:
         _opens(workspace)
     adopt(client, "linker")
     _opens(workspace)
-    promote(client, "linker", "2", say=print)
+    workspace.promote("2")
     monkeypatch.delenv("MULTILINK_KEY")
     _opens(workspace)
 
 
-def test_an_alias_that_was_moved_by_hand_is_not_followed(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = workspace.client
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    for version in ("1", "2"):
-        promote(client, "linker", version, say=print)
+def test_an_alias_that_was_moved_by_hand_is_not_followed(signing: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = signing.client
+    signing.promote("1", "2")
     client.set_registered_model_alias("linker", "champion", "1")
     for address in ("linker", "models:/linker@champion"):
         with pytest.raises(IntegrityError, match=r"alias champion of linker is version 1; by .*000002\.json it is 2"):
-            _opens(workspace, address)
+            _opens(signing, address)
     monkeypatch.setenv("MULTILINK_VERIFY", "true")
-    _opens(workspace, "models:/linker/1")  # which was champion once
+    _opens(signing, "models:/linker/1")  # which was champion once
     client.set_registered_model_alias("linker", "previous_champion", "2")
     with pytest.raises(IntegrityError, match=r"alias previous_champion of linker is version 2; .* it is 1"):
-        _opens(workspace, "models:/linker@previous_champion")
+        _opens(signing, "models:/linker@previous_champion")
     align(client, "linker")
-    _opens(workspace)
+    _opens(signing)
 
 
-def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_way_into_a_model_leads_past_its_statements(signing: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index (search, pages, programs), MLflow's own loader, serving, and a folder."""
-    client, uri = workspace.client, workspace.client.tracking_uri
+    client, uri = signing.client, signing.client.tracking_uri
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    promote(client, "linker", "1", say=print)
-    model, lake = LinkModel.load(workspace.model), Lake.at(str(workspace.lake))
+    signing.promote("1")
+    model, lake = LinkModel.load(signing.model), Lake.at(str(signing.lake))
     about = {"uri": "models:/linker/1", "name": "linker-1", "say": print}
     index = build_index(model, lake, "synthetic", sign=sign_index, accepts=accepts_index, **about).folder.uri
     ways: dict[str, Callable[[], object]] = {
@@ -420,9 +411,9 @@ def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, mon
             app, ["search", "--index", index, "--like", "0" * 64], catch_exceptions=False
         ),
         "pyfunc": lambda: mlflow.pyfunc.load_model("models:/linker/1"),
-        "pyfunc of MLflow 3.18": lambda: _loaded_without_note(workspace, "1"),
+        "pyfunc of MLflow 3.18": lambda: _loaded_without_note(signing, "1"),
         "serve": lambda: next(run_serve(model="linker", host="127.0.0.1", port=0, tracking=uri)),
-        "link": lambda: _opens(workspace),
+        "link": lambda: _opens(signing),
     }
 
     def outcomes(error: type[Exception] | None, why: str = "") -> None:
@@ -445,18 +436,18 @@ def test_no_way_into_a_model_leads_past_its_statements(workspace: Workspace, mon
             with _flipped(path), pytest.raises(IntegrityError, match=re.escape(path.name)):
                 Archive(index)
     with pytest.raises(IntegrityError, match="expected a champion that verifies, since verify = true; "):
-        _opens(workspace, str(workspace.model))
-    for folder in (workspace.model, _files_of(workspace, "2")):  # no logged model, and one that nobody promoted
+        _opens(signing, str(signing.model))
+    for folder in (signing.model, _files_of(signing, "2")):  # no logged model, and one that nobody promoted
         with pytest.raises(IntegrityError, match=r"since verify = true|no statement"):
-            load_logged(folder / "data" / "model" if folder != workspace.model else folder)
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.folder / "none.pem"))
+            load_logged(folder / "data" / "model" if folder != signing.model else folder)
+    monkeypatch.setenv("MULTILINK_KEY", str(signing.folder / "none.pem"))
     outcomes(UsageError, "no key is trusted")
-    make_key(workspace.folder / "other.pem")
-    monkeypatch.setenv("MULTILINK_TRUST", str(workspace.folder / "other.pub.pem"))
+    make_key(signing.folder / "other.pem")
+    monkeypatch.setenv("MULTILINK_TRUST", str(signing.folder / "other.pub.pem"))
     outcomes(IntegrityError, "expected a trusted key's signature")
     monkeypatch.delenv("MULTILINK_VERIFY")
     outcomes(IntegrityError, "expected a trusted key's signature")  # the setting names keys, and nobody of them signed
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    monkeypatch.setenv("MULTILINK_KEY", str(signing.key))
     monkeypatch.delenv("MULTILINK_TRUST")
     outcomes(None)
     promotion = record_of(client, "linker").promotion("1")
@@ -488,20 +479,19 @@ def test_mlflows_loader_asks_the_registry_which_version_it_has(
     seal(folder)
     with pytest.raises(IntegrityError, match="expected the model that was recorded"):
         _loaded_without_note(workspace, "2")
-    promote(workspace.client, "linker", "1", policy=Policy(verify=True), say=print)
+    workspace.promote("1", policy=Policy(verify=True))
     for way in (mlflow.pyfunc.load_model, lambda _: _loaded_without_note(workspace, "1")):
         with pytest.raises(UsageError, match="no key is trusted"):  # the policy asks for it, not this machine
             way("models:/linker/1")
 
 
 def test_an_index_of_a_champion_holds_the_files_that_were_promoted(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    signing: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the code of now would write the same model otherwise, as after a release."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", workspace.client.tracking_uri)
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", signing.client.tracking_uri)
     monkeypatch.setenv("MULTILINK_VERIFY", "true")
-    promote(workspace.client, "linker", "1", say=print)
+    signing.promote("1")
     loaded, save = open_model("linker", None), LinkModel.save
 
     def otherwise(model: LinkModel, folder: Path) -> None:
@@ -510,7 +500,7 @@ def test_an_index_of_a_champion_holds_the_files_that_were_promoted(
         seal(folder)
 
     monkeypatch.setattr(LinkModel, "save", otherwise)
-    lake, about = Lake.at(str(workspace.lake)), {"uri": loaded.uri, "name": loaded.index_name, "say": print}
+    lake, about = Lake.at(str(signing.lake)), {"uri": loaded.uri, "name": loaded.index_name, "say": print}
     built = build_index(
         loaded.model, lake, "synthetic", save=loaded.write, sign=sign_index, accepts=accepts_index, **about
     )
@@ -547,14 +537,13 @@ def test_an_index_is_signed_by_who_makes_it(workspace: Workspace, monkeypatch: p
         Archive(index)
 
 
-def test_an_approval_that_nobody_stated_is_none(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, policy = workspace.client, Policy(approval=True)
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+def test_an_approval_that_nobody_stated_is_none(signing: Workspace) -> None:
+    client, policy = signing.client, Policy(approval=True)
     client.set_model_version_tag("linker", "1", "approved_by", "Ann")  # by hand, in the registry
-    assert promote(client, "linker", "1", policy=policy, say=print).decision.is_waiting
+    assert signing.promote("1", policy=policy).is_waiting
     approve(client, "linker", "1", by="Ann")
-    assert promote(client, "linker", "1", policy=policy, say=print).decision.is_promoted
-    assert workspace.verify()
+    assert signing.promote("1", policy=policy).is_promoted
+    assert signing.verify()
     decision = {**record_of(client, "linker").changes[-1].decision, "approved_by": "Bo"}
     append(
         client,
@@ -564,12 +553,11 @@ def test_an_approval_that_nobody_stated_is_none(workspace: Workspace, monkeypatc
         {"champions": ["1"], "decision": decision},
     )
     with pytest.raises(IntegrityError, match=r"000004\.json: approved by Bo; expected a statement of that approval"):
-        workspace.verify()
+        signing.verify()
 
 
-def test_an_approval_is_of_the_files_that_were_approved(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, policy = workspace.client, Policy(approval=True, approvers=("Ann",))
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
+def test_an_approval_is_of_the_files_that_were_approved(signing: Workspace) -> None:
+    client, policy = signing.client, Policy(approval=True, approvers=("Ann",))
     approve(client, "linker", "1", by="Ann")
     home = client.get_model_version_download_uri("linker", "1").removeprefix("file://")
     (folder,) = (each.parent for each in Path(home).rglob(SUMS))
@@ -578,11 +566,11 @@ def test_an_approval_is_of_the_files_that_were_approved(workspace: Workspace, mo
     seal(folder)
     digest = hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()
     client.set_model_version_tag("linker", "1", MODEL_DIGEST_TAG, digest)
-    refused = promote(client, "linker", "1", policy=policy, say=print).decision
+    refused = signing.promote("1", policy=policy)
     assert refused.is_waiting and refused.reasons[-1] == "waits for approval by Ann (multilink approve)"
     approve(client, "linker", "1", by="Ann")
-    assert promote(client, "linker", "1", policy=policy, say=print).decision.is_promoted
-    assert workspace.verify("1")
+    assert signing.promote("1", policy=policy).is_promoted
+    assert signing.verify("1")
 
 
 def test_a_policy_may_bind_an_approver_to_a_key(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -592,107 +580,98 @@ def test_a_policy_may_bind_an_approver_to_a_key(workspace: Workspace, monkeypatc
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.folder / "other.pem"))
     policy = Policy(approval=True, approvers=(f"Ann:{own[:16]}",))
     approve(client, "linker", "1", by="Ann")  # somebody who says that this is Ann
-    waiting = promote(client, "linker", "1", policy=policy, say=print).decision
+    waiting = workspace.promote("1", policy=policy)
     assert waiting.is_waiting and waiting.reasons[-1].endswith("; Ann approved it and is not one of them")
     monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
     approve(client, "linker", "1", by="Ann")
-    promoted = promote(client, "linker", "1", policy=policy, say=print).decision
+    promoted = workspace.promote("1", policy=policy)
     assert promoted.is_promoted and promoted.approved_by == "Ann"
     assert verify_champion(client, "linker", "champion", keys=keys_of(), say=print)
 
 
 def test_a_former_champion_that_is_refused_later_can_be_rolled_back_to(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    signing: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = workspace.client
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    for version in ("1", "2"):
-        promote(client, "linker", version, say=print)
-    assert not promote(client, "linker", "1", policy=Policy(minimum=Minimum(auc=100)), say=print).decision.is_promoted
+    client = signing.client
+    signing.promote("1", "2")
+    assert not signing.promote("1", policy=Policy(minimum=Minimum(auc=100))).is_promoted
     rollback(client, "linker")
-    assert workspace.verify(is_deep=True)[-1].endswith("to the last bit")
+    assert signing.verify(is_deep=True)[-1].endswith("to the last bit")
     monkeypatch.setenv("MULTILINK_VERIFY", "true")
-    _opens(workspace)
+    _opens(signing)
 
 
-def test_the_calibration_is_that_of_the_promotion(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, uri = workspace.client, workspace.client.tracking_uri
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    run_evaluate(model="models:/linker/1", dataset="synthetic", lake=str(workspace.lake), tracking=uri, say=print)
-    promote(client, "linker", "1", say=print)
-    assert any(line.startswith("its calibration has the digest ") for line in workspace.verify())
+def test_the_calibration_is_that_of_the_promotion(signing: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"dataset": "synthetic", "lake": str(signing.lake), "tracking": signing.client.tracking_uri}
+    run_evaluate(model="models:/linker/1", **about, say=print)
+    signing.promote("1")
+    assert any(line.startswith("its calibration has the digest ") for line in signing.verify())
     monkeypatch.setenv("MULTILINK_VERIFY", "true")
-    _opens(workspace)
-    (path,) = (workspace.folder / "mlartifacts").rglob("calibration.json")
+    _opens(signing)
+    (path,) = (signing.folder / "mlartifacts").rglob("calibration.json")
     at = re.search(rb'"intercept": -?\d', path.read_bytes())
     assert at is not None
     with _flipped(path, at.end() - 1):
-        for check in (workspace.verify, lambda: _opens(workspace)):
+        for check in (signing.verify, lambda: _opens(signing)):
             with pytest.raises(
                 IntegrityError, match=r"models:/linker/1: calibration\.json has digest .*; it was promoted"
             ):
                 check()
-        assert promote(client, "linker", "1", say=print).decision.is_promoted  # states this one
-        _opens(workspace)
+        assert signing.promote("1").is_promoted  # states this one
+        _opens(signing)
 
 
-def test_a_champion_before_that_was_deleted_is_named(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    for version in ("1", "2"):
-        promote(workspace.client, "linker", version, say=print)
-    workspace.client.delete_model_version("linker", "1")
-    assert workspace.verify()
+def test_a_champion_before_that_was_deleted_is_named(signing: Workspace) -> None:
+    signing.promote("1", "2")
+    signing.client.delete_model_version("linker", "1")
+    assert signing.verify()
     with pytest.raises(NotFoundError, match=r"was compared with version 1, which was deleted.* without --deep"):
-        workspace.verify(is_deep=True)
+        signing.verify(is_deep=True)
 
 
-def test_a_lake_that_was_moved_is_named_by_its_new_address(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, uri = workspace.client, workspace.client.tracking_uri
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    promote(client, "linker", "1", say=print)
-    new = workspace.folder / "moved"
-    workspace.lake.rename(new)
-    incomplete = rf"incomplete \(0 of 1 statements\): restore {workspace.chain} from a backup, .* multilink relocate"
+def test_a_lake_that_was_moved_is_named_by_its_new_address(signing: Workspace) -> None:
+    client, uri = signing.client, signing.client.tracking_uri
+    signing.promote("1")
+    new = signing.folder / "moved"
+    signing.lake.rename(new)
+    incomplete = rf"incomplete \(0 of 1 statements\): restore {signing.chain} from a backup, .* multilink relocate"
     with pytest.raises(IntegrityError, match=incomplete):
-        promote(client, "linker", "2", lake=Lake.at(str(new)), say=print)
-    (workspace.folder / "empty").mkdir()
+        signing.promote("2", lake=Lake.at(str(new)))
+    (signing.folder / "empty").mkdir()
     with pytest.raises(IntegrityError, match=r"incomplete \(0 of 1 statements\)"):
-        relocate_lake(client, str(workspace.lake), Lake.at(str(workspace.folder / "empty")))
-    command = ["relocate", "--from", str(workspace.lake), "--lake", str(new), "--tracking-uri", uri]
+        relocate_lake(client, str(signing.lake), Lake.at(str(signing.folder / "empty")))
+    command = ["relocate", "--from", str(signing.lake), "--lake", str(new), "--tracking-uri", uri]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert done.output == f"3 addresses of {workspace.lake} in {uri} are {new} now\n"
-    assert promote(client, "linker", "2", say=print).decision.is_promoted and workspace.verify(is_deep=True)
+    assert done.output == f"3 addresses of {signing.lake} in {uri} are {new} now\n"
+    assert signing.promote("2").is_promoted and signing.verify(is_deep=True)
     rollback(client, "linker")
     with pytest.raises(UsageError, match="names this lake; nothing was changed"):
-        relocate_lake(client, str(workspace.lake), Lake.at(str(new)))
+        relocate_lake(client, str(signing.lake), Lake.at(str(new)))
     with pytest.raises(UsageError, match="expected both --from OLD and --lake NEW"):
         CliRunner().invoke(app, [*command[:3], *command[5:]], catch_exceptions=False, env={"MULTILINK_LAKE": ""})
 
 
 def test_a_tainted_champion_is_used_as_long_as_its_policy_says(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    signing: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, lake = workspace.client, Lake.at(str(workspace.lake))
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    promote(client, "linker", "1", policy=Policy(forget_within_days=30, verify=True), say=print)
+    client, lake = signing.client, Lake.at(str(signing.lake))
+    signing.promote("1", policy=Policy(forget_within_days=30, verify=True))
     assert {each.version for each in taint(client, lake, "synthetic", VERSION, documents=2, images=3)} == {"1", "2"}
-    _opens(workspace)  # from now on for 30 days
+    _opens(signing)  # from now on for 30 days
     why = f"trained on synthetic@{VERSION}, out of which 2 documents and 3 images were taken on "
     assert championships(record_of(client, "linker"))[0]["tainted"].startswith(why)
     client.delete_model_version_tag("linker", "1", TAINTED)  # the record counts
     for days, is_refused in ((29, False), (31, True)):
         monkeypatch.setattr(proof, "datetime", _later(days))
         with pytest.raises(GateError, match=f"models:/linker/1 was {why}") if is_refused else nullcontext():
-            _opens(workspace)
-    assert "promote another" in _shown(["link", "--dataset", "synthetic", "--model", "linker"], workspace)
+            _opens(signing)
+    assert "promote another" in _shown(["link", "--dataset", "synthetic", "--model", "linker"], signing)
 
-    workspace.add_version(workspace.model)  # on data without it, as a rebuild gives
-    promote(client, "linker", "3", say=print)
+    signing.add_version(signing.model)  # on data without it, as a rebuild gives
+    signing.promote("3")
     statement = record_of(client, "linker").statements[-1].predicate
     assert statement["replaces"]["version"] == "1" and statement["replaces"]["tainted"].startswith(why)
-    _opens(workspace)
+    _opens(signing)
 
 
 def _later(days: int) -> type[datetime]:
@@ -704,28 +683,27 @@ def _later(days: int) -> type[datetime]:
     return Later
 
 
-def test_a_taint_waives_no_check_of_data_that_is_there(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, version = workspace.client, find_version(workspace.client, "linker", "1")
-    monkeypatch.setenv("MULTILINK_KEY", str(workspace.key))
-    promote(client, "linker", "1", say=print)
-    folder = workspace.lake / "datasets" / "synthetic" / VERSION
+def test_a_taint_waives_no_check_of_data_that_is_there(signing: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, version = signing.client, find_version(signing.client, "linker", "1")
+    signing.promote("1")
+    folder = signing.lake / "datasets" / "synthetic" / VERSION
     taken = {"dataset": f"synthetic@{VERSION}", "documents": 1, "images": 1}
     for is_stated in (False, True):
         if is_stated:
             append(client, record_of(client, "linker"), version, TAINTED, taken)
         with _flipped(next(folder.rglob("*.parquet"))), pytest.raises(IntegrityError, match=r"\.parquet"):
-            workspace.verify(is_deep=True)
-        hidden = folder.rename(workspace.folder / "hidden")  # as a takedown leaves it, under another name
+            signing.verify(is_deep=True)
+        hidden = folder.rename(signing.folder / "hidden")  # as a takedown leaves it, under another name
         if is_stated:
-            findings = workspace.verify(is_deep=True)
+            findings = signing.verify(is_deep=True)
             assert findings[-1] == "its scores cannot be compared"
             why = f"something was taken out of synthetic@{VERSION} after the promotion"
             assert findings[-2] == f"{why}, so its files cannot be compared"
         else:
             with pytest.raises(NotFoundError, match="is no longer in the lake, and no signed statement on a removal"):
-                workspace.verify()
+                signing.verify()
         monkeypatch.setenv("MULTILINK_VERIFY", "true")
-        _opens(workspace)  # nothing that is there is another
+        _opens(signing)  # nothing that is there is another
         monkeypatch.delenv("MULTILINK_VERIFY")
         hidden.rename(folder)
 
