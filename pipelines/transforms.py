@@ -29,7 +29,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
 from schemas.console import Passing
@@ -51,26 +51,6 @@ class Progress:
             for path in Path(self.directory).iterdir() if self.directory is not None else ():
                 done[path.suffix.removeprefix(".")] += int(path.read_text() or 0)
         return done
-
-
-class Shown:
-    """The count of a stage in one worker."""
-
-    def __init__(self, directory: str, stage: str) -> None:
-        self._path = Path(directory) / f"{os.urandom(8).hex()}.{stage}"
-        self._count, self._written_at = 0, 0.0
-
-    def add(self) -> None:
-        """Count one more element."""
-        self._count += 1
-        if time.monotonic() - self._written_at > POLL_S:
-            self.write()
-
-    def write(self) -> None:
-        """Write the count, if that can be."""
-        self._written_at = time.monotonic()
-        with suppress(OSError):
-            self._path.write_text(f"{self._count}")
 
 
 @contextmanager
@@ -167,23 +147,6 @@ def _tagged(element: Any) -> Any:
 
 
 @dataclass(eq=False)
-class Merge(beam.PTransform, Generic[T]):
-    """All elements merged into one, as a side input.
-
-    Beam's `CombineGlobally` with a default makes a collection of one element even of none, by two steps more.
-
-    Attributes:
-        function: associative and commutative.
-    """
-
-    function: Callable[[Iterable[T]], T]
-
-    def expand(self, elements: beam.PCollection) -> AsSingleton:
-        merged = elements | beam.CombineGlobally(self.function).without_defaults()
-        return AsSingleton(merged, default_value=self.function(()))
-
-
-@dataclass(eq=False)
 class OnOneWorker(beam.PTransform, Generic[T]):
     """Applies a function to batches of elements, all on one worker, none of which holds more than a batch of them.
 
@@ -274,22 +237,30 @@ class Tally(beam.DoFn, Generic[T]):
 
 
 class Show(beam.DoFn):
-    """Lets whoever watches see the number of elements grow: in files of a local build, else in a counter of Beam's."""
+    """Lets whoever watches see the number of elements grow: in a counter of Beam's, and in files of a local build."""
 
     def __init__(self, stage: Stage, progress: Progress) -> None:
-        self._stage, self._progress = stage, progress
+        self._stage, self._directory = stage, progress.directory
+        self._count, self._written_at = 0, 0.0
 
     def setup(self) -> None:
-        directory = self._progress.directory
-        self._shown = Shown(directory, self._stage) if directory else None
         self._counter = Metrics.counter("multilink", str(self._stage))
+        self._file = f"{os.urandom(8).hex()}.{self._stage}"
 
     def process(self, _: Any) -> None:
-        self._shown.add() if self._shown else self._counter.inc()
+        self._counter.inc()
+        self._count += 1
+        if time.monotonic() - self._written_at > POLL_S:
+            self._write()
 
     def finish_bundle(self) -> None:
-        if self._shown:
-            self._shown.write()
+        self._write()
+
+    def _write(self) -> None:
+        self._written_at = time.monotonic()
+        if self._directory is not None:
+            with suppress(OSError):
+                Path(self._directory, self._file).write_text(f"{self._count}")
 
 
 def count_passed(passed: Mapping[Stage, Iterable[beam.PCollection]]) -> list[beam.PCollection]:

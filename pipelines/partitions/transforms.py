@@ -13,7 +13,6 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
 from pipelines.partitions.columns import Columns
-from pipelines.transforms import Merge
 
 ELEMENTS_AT_ONCE = 2048  # packed together
 ROWS_PER_PARTITION, MAX_PARTITIONS = 1 << 16, 1 << 12
@@ -38,7 +37,7 @@ class CountRows(beam.PTransform):
     """The number of rows of all packs, as a side input."""
 
     def expand(self, packed: beam.PCollection[Columns]) -> AsSingleton:
-        count: AsSingleton = packed | "rows" >> beam.Map(len) | "add" >> Merge(sum)
+        count: AsSingleton = packed | "rows" >> beam.Map(len) | "add" >> beam.CombineGlobally(sum).as_singleton_view()
         return count
 
 

@@ -107,7 +107,7 @@ def compose_manifest(
         copies: name of the folder of its copies.
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
-            `unique_images`, (split, number of a part); `messages` of parts of failures; and numbers of things: of
+            `messages` of parts of failures; and numbers of things: `unique_images` of splits, of
             `duplicates` as `count_duplicates` names them, `passed` and `recounted` of `count_passed`, `leaks` of
             `ListLeaks`, `sizes` of shards' documents.
     """
@@ -115,11 +115,9 @@ def compose_manifest(
     (digest,), shards = known["digest"], sorted(known["shards"], key=attrgetter("entries"))
     deciding = _with_records(identity, digest)
     sizes: dict[str, Counter[DocumentSize]] = {split: Counter() for split in Split}
-    unique, lost = Counter[str](), Counter[tuple[str, str]]()
+    unique, lost = Counter(dict(known["unique_images"])), Counter[tuple[str, str]]()
     for (split, size), number in known["sizes"]:
         sizes[split][size] += number
-    for split, number in known["unique_images"]:
-        unique[split] += number
     kinds = merge_messages(known["messages"])
     for (stage, reason, _), message in kinds.items():
         if reason != Reason.UNREACHED:  # each of these is there by its transient reason, too

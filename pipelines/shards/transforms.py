@@ -14,15 +14,14 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
 from pipelines.features.extraction import FeaturedDocument
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import TABLES, add_digests, content_digest, messages_of
-from pipelines.shards.writing import HASH_BYTES, ShardWriter, WrittenShard, part_name, write_rows
+from pipelines.shards.writing import ShardWriter, WrittenShard, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
-from pipelines.transforms import Fact, StageOutput
+from pipelines.transforms import Fact, StageOutput, Tally
 from schemas.documents import Split
 from schemas.failures import Stage
 from schemas.lake import Folder
@@ -39,8 +38,7 @@ ROWS_PER_PART = 20_000  # some 2 kB each while they are sorted
 class WriteShards(beam.PTransform):
     """Writes every shard of a version, from documents that know where everything of theirs is.
 
-    It counts `sizes` of documents. Its facts are `shards`, a `ShardSummary` each, and `unique_images`,
-    (split, number), whose numbers add up.
+    It counts `sizes` of documents and `unique_images` of splits. Its facts are `shards`, a `ShardSummary` each.
 
     Attributes:
         writer: what is written, and where.
@@ -62,15 +60,11 @@ class WriteShards(beam.PTransform):
             | "gather shards" >> beam.CoGroupByKey()
             | "write" >> beam.Map(self._write, counts=counts, version=beam.pvalue.AsSingleton(self.version))
         )
-        unique = (
-            written
-            | "hashes" >> beam.FlatMap(_hashes_of)
-            | "gather hashes" >> beam.GroupByKey()
-            | "unique" >> beam.MapTuple(_count_hashes)
-        )
-        facts = {"shards": written | "summaries" >> beam.Map(itemgetter(0)), "unique_images": unique}
+        shown = written | "hashes" >> beam.FlatMap(_hashes_of) | "different" >> beam.Distinct()
+        unique = shown | "unique" >> beam.ParDo(Tally(_unique_image))
         sizes = written | "sizes" >> beam.FlatMap(_sizes_of)
-        return StageOutput(documents, passed={Stage.SHARDS: (documents,)}, counts=(sizes,), facts=facts)
+        facts = {"shards": written | "summaries" >> beam.Map(itemgetter(0))}
+        return StageOutput(documents, passed={Stage.SHARDS: (documents,)}, counts=(sizes, unique), facts=facts)
 
     def _write(
         self,
@@ -103,17 +97,14 @@ def _sizes_of(shard: WrittenShard) -> Iterator[tuple[Fact, int]]:
         yield ("sizes", (str(summary.split), size)), number
 
 
-def _hashes_of(shard: WrittenShard) -> Iterator[tuple[tuple[str, int], bytes]]:
-    """Yield the hashes of a shard under its split and their first byte, so that no worker gets all of a split."""
+def _hashes_of(shard: WrittenShard) -> Iterator[tuple[str, bytes]]:
     summary, _, hashes = shard
-    every = np.frombuffer(hashes, f"S{HASH_BYTES}")
-    first = np.frombuffer(hashes, np.uint8)[::HASH_BYTES]
-    for byte in np.unique(first).tolist():
-        yield (str(summary.split), byte), every[first == byte].tobytes()
+    for each in hashes:
+        yield str(summary.split), each
 
 
-def _count_hashes(key: tuple[str, int], hashes: Iterable[bytes]) -> tuple[str, int]:
-    return key[0], len(np.unique(np.frombuffer(b"".join(hashes), f"S{HASH_BYTES}")))
+def _unique_image(shown: tuple[str, bytes]) -> list[Fact]:
+    return [("unique_images", shown[0])]
 
 
 @dataclass(eq=False)

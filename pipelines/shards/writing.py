@@ -45,7 +45,7 @@ class ShardSummary:
     ranges: Mapping[str, VectorRange]  # of each column of vectors
 
 
-WrittenShard = tuple[ShardSummary, Mapping[DocumentSize, int], bytes]
+WrittenShard = tuple[ShardSummary, Mapping[DocumentSize, int], list[bytes]]
 
 
 class _Digesting(io.RawIOBase):
@@ -149,7 +149,7 @@ class ShardWriter:
         if times:
             rows = [retrieval_row(each) for each in times]
             write_rows(self.lake.retrievals(self.dataset, version), f"{split}-{name}", rows, RETRIEVAL_SCHEMA)
-        hashes = b"".join(bytes.fromhex(content_hash[: 2 * HASH_BYTES]) for content_hash in shown)
+        hashes = [bytes.fromhex(content_hash[: 2 * HASH_BYTES]) for content_hash in shown]
         sizes = Counter(size_of(each.document) for each in documents)
         return ShardSummary(split, entries, {name: merged(parts) for name, parts in ranges.items()}), sizes, hashes
 

@@ -32,7 +32,7 @@ from pipelines.splits.shared import (
     pack_shown,
     pack_texts,
 )
-from pipelines.transforms import LeaveOut, Merge, StageOutput, Tally
+from pipelines.transforms import LeaveOut, StageOutput, Tally
 from schemas.duplicates import Duplicate, Leak
 from schemas.failures import Failure, Reason, Stage
 
@@ -46,7 +46,8 @@ class AssignSplits(beam.PTransform):
     config: SplitsConfig
 
     def expand(self, documents: beam.PCollection[SettledDocument]) -> beam.PCollection[SettledDocument]:
-        survey = documents | "survey" >> beam.Map(self._survey) | "merge" >> Merge(merge_surveys)
+        merge = beam.CombineGlobally(merge_surveys).as_singleton_view()
+        survey = documents | "survey" >> beam.Map(self._survey) | "merge" >> merge
         return documents | "assign" >> beam.Map(self._assign, survey)
 
     def _survey(self, settled: SettledDocument) -> Survey:

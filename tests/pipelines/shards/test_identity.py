@@ -17,7 +17,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -38,8 +37,7 @@ from pipelines.shards.manifest import (
     summarise,
     version_of_build,
 )
-from pipelines.shards.transforms import _count_hashes, _hashes_of
-from pipelines.shards.writing import HASH_BYTES, ShardSummary, write_part, write_rows
+from pipelines.shards.writing import write_part, write_rows
 from schemas.configs import Outside, naming, resolve
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
@@ -288,16 +286,3 @@ def test_a_failed_rewrite_leaves_the_part_that_was_there(
     with pytest.raises(RuntimeError):
         write_part(folder, "failures/other.parquet", groups(), FAILURE_SCHEMA)
     assert list(folder.files()) == ["failures/part.parquet"]
-
-
-def test_the_images_of_a_split_are_counted_in_parts() -> None:
-    """No key has more than about one in 256 of them."""
-    random = np.random.default_rng(0)
-    known = [random.bytes(HASH_BYTES) for _ in range(5000)]
-    shards = [b"".join(known[:3000]), b"".join(known[2000:]), b""]
-    keyed = [pair for hashes in shards for pair in _hashes_of((ShardSummary(Split.TRAIN, (), {}), {}, hashes))]
-    groups: dict[tuple[str, int], list[bytes]] = {}
-    for key, part in keyed:
-        groups.setdefault(key, []).append(part)
-    assert len(groups) == 256 and max(sum(map(len, parts)) for parts in groups.values()) < 60 * HASH_BYTES
-    assert sum(_count_hashes(key, parts)[1] for key, parts in groups.items()) == 5000
