@@ -2,7 +2,7 @@
 
 VECTORS, REGIONS, CLASSES, SENTENCES = "efficientnet-lite0", "grid", "efficientnet-lite0-classes", "use-multilingual"
 MIDDLE = f"{VECTORS}-middle"
-VIEWS = (f"{VECTORS}-mirrored", MIDDLE)  # beside the vectors
+VIEWS = (f"{VECTORS}-mirrored", MIDDLE, "colour-shape")  # beside the vectors
 NAMED = f"{VECTORS}-names"
 SECOND_SENTENCES = "all-minilm-l6-v2"
 COLUMNS = (

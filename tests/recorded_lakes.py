@@ -19,6 +19,6 @@ __all__ = ["RECORDING", "RecordedWeb", "built"]
 
 
 def built(lake: Path, port: int, *settings: str) -> BuildSummary:
-    """Build `diy` of the first 40 posts of the recorded web, with one column of pictures."""
+    """Build `diy` of the first 40 posts of the recorded web, with features that need no network."""
     given = web_settings([RECORDING / "RS_first40.bz2"], port)
-    return build_of("diy", lake, *given, "features.images=efficientnet-lite0", "features.sentences=", *settings)
+    return build_of("diy", lake, *given, "features.images=colour-shape", "features.sentences=", *settings)

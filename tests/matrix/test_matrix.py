@@ -98,7 +98,7 @@ class Job:
         shards = f"shards.documents={8 if case.shards == 'several' else 256}"
         settings = [
             f"source.documents={files}", shards, f"dataset={name}", "dedupe.policy=keep-all",
-            "features.images=efficientnet-lite0", "splits.val=0.3", "splits.test=0.2",
+            "features.images=colour-shape", "splits.val=0.3", "splits.test=0.2",
         ]  # fmt: skip
         given = [text for each in settings for text in ("--set", each)]
         return self.run("build", source, "--lake", self.lake, "--workers", case.workers, *given)

@@ -139,7 +139,7 @@ def test_scores_of_a_file_are_those_worked_by_hand(within: Run, tmp_path: Path) 
 @pytest.mark.usefixtures("empty_store")
 def test_from_documents_to_links(within: Run, tmp_path: Path) -> None:
     source = write_documents(tmp_path / "own", extra=('{"id": "broken',))
-    settings = ("--set", f"source.documents={source}", "--set", "features.images=efficientnet-lite0")
+    settings = ("--set", f"source.documents={source}", "--set", "features.images=colour-shape")
     built = within("build", "documents", *settings, "--lake", "lake", "--json")
     assert built.status == 0, built.err
     assert {"dataset", "version", "path", "splits", "failures"} <= built.json.keys()

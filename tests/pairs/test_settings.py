@@ -21,7 +21,7 @@ CHOICES = {
     "documents.keep_partial": ("true", "false"),
     "quality.min_sharpness": ("0", "2.5"),
     "quality.max_aspect": ("0", "1.4"),
-    "features.images": ("", "efficientnet-lite0"),
+    "features.images": ("", "colour-shape"),
     "features.storage": ("float16", "float32", "int8"),
     "splits.on_leak": ("report", "drop"),
     "splits.leak_kinds": ("images-exact,images-near,texts", "texts", "images-near"),

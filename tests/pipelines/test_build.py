@@ -191,7 +191,7 @@ def test_every_runner_gives_the_same_bytes(ten_documents: Path, tmp_path: Path) 
     """Documents that share a picture are dropped, as the policy says."""
     pictures = ten_documents.parent / "pictures"
     (pictures / "2-1.png").write_bytes((pictures / "7-0.png").read_bytes())
-    settings = ("features.images=efficientnet-lite0", "features.sentences=", "dedupe.policy=drop-documents")
+    settings = ("features.images=colour-shape", "features.sentences=", "dedupe.policy=drop-documents")
     expected = build(ten_documents, tmp_path / "one", *settings)
     dropped = {row["document"] for row in rows(expected, "duplicates") if row["is_dropped"]}
     assert {"p2", "p7"} <= dropped

@@ -122,7 +122,7 @@ def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(web: Recorded
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(["--set", "features.images=efficientnet-lite0"], id="local"),
+        pytest.param(["--set", "features.images=colour-shape"], id="local"),
         pytest.param(["--runner", "portable", "--set", PLAIN[0]], id="portable"),
     ],
 )

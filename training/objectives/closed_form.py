@@ -31,7 +31,7 @@ from training.towers.whitening import COLUMN_WEIGHTS, weighted_columns
 
 logger = logging.getLogger(__name__)
 ColumnWeight = Annotated[
-    str, Meta(pattern=r"^[^=]+=\d+(\.\d+)?$", description="expected COLUMN=WEIGHT, such as *-middle=0.5")
+    str, Meta(pattern=r"^[^=]+=\d+(\.\d+)?$", description="expected COLUMN=WEIGHT, such as colour-shape=0.5")
 ]
 
 

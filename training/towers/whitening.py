@@ -18,7 +18,7 @@ from torch import Tensor
 from schemas.errors import BuildError
 from training.towers.inputs import Workers
 
-COLUMN_WEIGHTS = ("*-middle=0.5",)  # half of what a network says of the whole picture
+COLUMN_WEIGHTS = ("*-middle=0.5", "colour-shape=0.5")  # half of what a network says of the whole picture
 SMALLEST = 1e-10  # share of the largest eigenvalue under which a component is rounding
 ROUNDING = 1e-12  # likewise of the mean square of a column's vectors: of equal vectors float64 sums leave so much
 

@@ -25,7 +25,7 @@ from training.linking.relinked import caution_line
 from training.model import LinkModel, ModelCard
 from training.towers.vectors import LinearSettings, SentenceSettings
 
-QUICK = "features.images=efficientnet-lite0"
+QUICK = "features.images=colour-shape"
 TEXTS = ("Cut the boards to length.", "A cat sleeps on the sofa.", "Bake the bread for an hour.")
 
 

@@ -52,5 +52,5 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     path = folder / "own" / "documents.jsonl"
     path.write_text("".join(json.dumps(record(number)) + "\n" for number in range(DOCUMENTS)), encoding="utf-8")
     lake = Lake.at(str(folder / "lake"))
-    summary = build(path, lake, "shards.documents=4", "features.images=efficientnet-lite0")
+    summary = build(path, lake, "shards.documents=4", "features.images=colour-shape")
     return Built(lake, summary.manifest, Folder(summary.path))

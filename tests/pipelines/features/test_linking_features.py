@@ -124,9 +124,9 @@ def test_the_extractors_are_those_the_model_was_trained_on(
 
 
 def test_several_columns_stand_one_after_the_other(own_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
-    """`efficientnet-lite0` looks at every picture, `colours` refuses the white one, which both then lack."""
+    """`colour-shape` looks at every picture, `colours` refuses the white one, which both then lack."""
     read: dict[str, GivenDocument] = {}
-    for name in ("colours", "efficientnet-lite0", "efficientnet-lite0+colours"):
+    for name in ("colours", "colour-shape", "colour-shape+colours"):
         config, scratch = override(recipe("documents"), ["features.threads=1"]), Folder(str(tmp_path / name))
         found = list(
             DocumentReader(card(name, None), config, scratch).read(
@@ -134,6 +134,6 @@ def test_several_columns_stand_one_after_the_other(own_documents: Path, tmp_path
             )
         )
         read[name] = next(item for item in found if isinstance(item, GivenDocument))
-    network, colours = read["efficientnet-lite0"].image_vectors[[0, 1, 3]], read["colours"].image_vectors
-    assert read["efficientnet-lite0+colours"].image_vectors.tolist() == np.hstack([network, colours]).tolist()
+    shape, colours = read["colour-shape"].image_vectors[[0, 1, 3]], read["colours"].image_vectors
+    assert read["colour-shape+colours"].image_vectors.tolist() == np.hstack([shape, colours]).tolist()
     assert counts["colours"] == 8

@@ -399,6 +399,24 @@ def test_the_graph_of_integers_has_them_in_every_convolution() -> None:
     assert [types[node.input[1]] for node in products] == [onnx.TensorProto.FLOAT] * 2
 
 
+def test_colours_and_shapes_are_those_of_the_picture() -> None:
+    """Left half red, right half white: one edge, from left to right, and two boxes of colours."""
+    pixels = np.full((64, 128, 3), 255, np.uint8)
+    pixels[:, :64] = 255, 0, 0
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    [[vector]] = extractors(["colour-shape"], IMAGES, FeaturesConfig())[0].extract([stream.getvalue()])
+    boxes, cells, directions, scalars = np.split(vector, [72, 120, 128])
+    red, white = 0 * 9 + 2 * 3 + 2, 0 * 9 + 0 * 3 + 2  # hue 0; saturation full, none; brightness full
+    assert {number: share for number, share in enumerate(boxes) if share} == {red: 0.5, white: 0.5}
+    np.testing.assert_allclose(cells.reshape(4, 4, 3)[:, :2], [[[1, 0, 0]] * 2] * 4)
+    np.testing.assert_allclose(cells.reshape(4, 4, 3)[:, 2:], 1)
+    assert directions.tolist() == [1, 0, 0, 0, 0, 0, 0, 0]  # to the brighter side
+    np.testing.assert_allclose(scalars[:5], [2 / 3, 1, 0, 0.5, 0.5])
+    # Red against green is 255 in one half and 0 in the other, yellow against blue 127.5 and 0.
+    np.testing.assert_allclose(scalars[6], (0.5**2 + 0.25**2) ** 0.5 + 0.3 * (0.5**2 + 0.25**2) ** 0.5, rtol=1e-6)
+
+
 def test_names_of_classes_are_a_vector_among_sentences(pictures: list[bytes]) -> None:
     """Worked out from the classes column and the encoder, name by name."""
     encoder = extractors(["use-multilingual"], "documents", ON_CPU)[0]
