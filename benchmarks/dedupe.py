@@ -29,7 +29,7 @@ import apache_beam as beam
 import numpy as np
 
 from benchmarks.command import cpu_seconds, parser_of, print_figures
-from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.dedupe.transforms import FindDuplicates, by_hash
 from pipelines.documents.rules import SettledDocument
 from pipelines.images.inspect import PackedImage
 from pipelines.launch import run_pipeline
@@ -135,7 +135,7 @@ def packed(fingerprint: str) -> PackedImage:
 
 def assemble(root: beam.Pipeline, *, kind: str, count: int) -> None:
     settled = root | beam.Create(chunks(kind, count)) | beam.Reshuffle() | beam.FlatMap(documents)
-    found = settled | FindDuplicates(RADIUS, Policy.DROP_DOCUMENTS)
+    found = settled | FindDuplicates(by_hash(RADIUS), Policy.DROP_DOCUMENTS)
     _ = found.dropped | "count dropped" >> beam.combiners.Count.Globally()
     _ = found.duplicates | "count duplicates" >> beam.combiners.Count.Globally()
 

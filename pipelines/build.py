@@ -1,6 +1,6 @@
 """The pipeline of a build: one statement a stage, in the order of the data.
 
-    sources -> documents -> images -> dedupe -> splits -> features -> shards -> manifest (a draft)
+    sources -> documents -> images -> dedupe -> splits -> features -> copy detection -> shards -> manifest (a draft)
 
 Everything up to settled documents touches the outside world, through the answers kept in `raw/`. What follows is a
 function of those documents and the configuration. The fingerprint of both names the version, and is known inside the
@@ -18,7 +18,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.dedupe.transforms import DropDuplicates
+from pipelines.copy_detection.transforms import by_vector
+from pipelines.dedupe.transforms import DropDuplicates, by_hash
 from pipelines.documents.transforms import FilterCandidates, FilterQuality, JudgeDocuments, SettleDocuments
 from pipelines.features.extraction import FeaturePlan
 from pipelines.features.transforms import ExtractFeatures
@@ -141,6 +142,7 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     """Add every stage of a build to a pipeline, its tables, and what its manifest is made of."""
     config, access, copies = plan.config, plan.access, plan.access.copies
     rules, first = config.documents, config.documents.before_dedupe
+    alike, near = by_hash(config.dedupe.radius), by_vector(config.copy_detection, plan.features)
 
     sources = root | "sources" >> ReadSource(config.source, plan.context, plan.begin)
     candidates = sources.results | "documents" >> FilterCandidates(first)
@@ -151,15 +153,16 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     digest = (documents.results, tuple(read) | "failures of reading" >> beam.Flatten()) | "inputs" >> DigestInputs()
     version = digest | "version" >> beam.Map(_version, identity=plan.identity, plan=plan)
 
-    unique = documents.results | "dedupe" >> DropDuplicates(config.dedupe)
+    unique = documents.results | "dedupe" >> DropDuplicates(alike, config.dedupe.policy)
     judged = unique.results | "rules" >> JudgeDocuments(rules)
     sound = judged.results | "quality" >> FilterQuality(config.quality, rules, copies)
     assigned = sound.results | "assign splits" >> AssignSplits(config.splits)
     split = assigned | "splits" >> DropLeaks(config.splits, unique.tables["duplicates"])
     featured = split.results | "features" >> ExtractFeatures(plan.features, copies, rules)
-    shards = featured.results | "shards" >> WriteShards(config.shards, plan.writer, version)
+    single = featured.results | "copy detection" >> DropDuplicates(near, config.copy_detection.policy)
+    shards = single.results | "shards" >> WriteShards(config.shards, plan.writer, version)
 
-    stages = (sources, candidates, documents, unique, judged, sound, split, featured, shards)
+    stages = (sources, candidates, documents, unique, judged, sound, split, featured, single, shards)
     passed = {name: some for stage in stages for name, some in stage.passed.items()}
     show(passed | {Stage.IMAGES: found}, plan.progress)
     facts: dict[str, beam.PCollection] = {"digest": digest}

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from pipelines.settings import (
     NO_LIMIT,
+    CopyDetectionConfig,
     DedupeConfig,
     DocumentsConfig,
     FeaturesConfig,
@@ -22,7 +23,7 @@ from pipelines.settings import (
     ShardsConfig,
     SplitsConfig,
 )
-from schemas.configs import Outside, Settings, outside
+from schemas.configs import Outside, Settings, outside, require
 from schemas.lake import check_name
 
 EVERY_DOCUMENT = DocumentsConfig(min_long_sentences=0, min_images=1, max_images=NO_LIMIT, long_sentence_tokens=1)
@@ -50,6 +51,7 @@ class BuildConfig(Settings):
     dedupe: DedupeConfig = field(default_factory=DedupeConfig)
     quality: QualityConfig = field(default_factory=QualityConfig)
     features: FeaturesConfig = field(default_factory=FeaturesConfig)
+    copy_detection: CopyDetectionConfig = field(default_factory=CopyDetectionConfig)
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     shards: ShardsConfig = field(default_factory=ShardsConfig)
     max_failure_share: Annotated[float, Meta(ge=0, le=1)] = outside(0.5, Outside.PACE)
@@ -59,6 +61,9 @@ class BuildConfig(Settings):
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
         check_name(self.dataset)
+        extractor, known = self.copy_detection.extractor, self.features.images
+        rule = f"must be one of features.images: {', '.join(known) or 'none'}"
+        require(not extractor or extractor in known, field="copy_detection.extractor", value=extractor, rule=rule)
 
 
 def as_published(dataset: str, source: Any) -> BuildConfig:

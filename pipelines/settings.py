@@ -20,6 +20,7 @@ from schemas.configs import (
     PositiveInt,
     Probability,
     Settings,
+    Share,
     outside,
     require,
 )
@@ -265,6 +266,24 @@ class QualityConfig(Settings):
     def is_on(self) -> bool:
         """Return whether any filter is."""
         return self != QualityConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyDetectionConfig(Settings):
+    """Copies that perceptual hashes miss (crops, borders, overlays): images with near vectors.
+
+    Attributes:
+        extractor: the extractor of `features.images` whose vectors are compared; empty: no search. SSCD (Pizzi et al.
+            2022), as an ONNX file, is made for this.
+        cosine: images with at least this cosine are copies. SSCD's authors use 0.75; `benchmarks/copy_detection.py`
+            measures other extractors.
+        policy: what happens to the documents of copies.
+    """
+
+    part: ClassVar[str] = "copy_detection"
+    extractor: str = ""
+    cosine: Share = 0.75
+    policy: Policy = Policy.DROP_DOCUMENTS
 
 
 class Device(StrEnum):

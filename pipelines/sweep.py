@@ -165,6 +165,6 @@ class _Needs:
 def _shown(manifest: Manifest, folder: Folder) -> Iterator[list[str]]:
     """Yield the hashes of the images of each part of a version, the dropped ones of its duplicates table included."""
     for entry in manifest.files:
-        name = {"images": "hash", "duplicates": "image"}.get(entry.path.partition("/")[0])
+        name = {"images": "hash", "duplicates": "image", "near-copies": "image"}.get(entry.path.partition("/")[0])
         if name is not None:
             yield read_columns(folder, entry.path, [name])[name].to_pylist()

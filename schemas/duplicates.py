@@ -17,10 +17,9 @@ from schemas.documents import Split
 from schemas.tables import column, table_schema, travels
 
 
-@travels
 @dataclass(frozen=True, slots=True, order=True)
-class Duplicate:
-    """An image occurrence inside a cluster of near-duplicates.
+class _Occurrence:
+    """An image occurrence inside a cluster.
 
     Attributes:
         cluster: the cluster's id, the smallest image hash among its members.
@@ -28,8 +27,6 @@ class Duplicate:
         position: index of the image in that document, from 0.
         image: content hash of the image.
         nearest: content hash of the closest other member (the image's own hash when it occurs twice).
-        distance: Hamming distance to `nearest`, in bits.
-        is_dropped: whether the policy dropped this document for it.
     """
 
     cluster: str
@@ -37,6 +34,18 @@ class Duplicate:
     position: int
     image: str
     nearest: str
+
+
+@travels
+@dataclass(frozen=True, slots=True, order=True)
+class Duplicate(_Occurrence):
+    """One of near-duplicates.
+
+    Attributes:
+        distance: Hamming distance to `nearest`, in bits.
+        is_dropped: whether the policy dropped this document for it.
+    """
+
     distance: int
     is_dropped: bool
 
@@ -51,6 +60,35 @@ DUPLICATE_SCHEMA = table_schema(
         column("image", pa.string(), "content hash"),
         column("nearest", pa.string(), "content hash of the closest other member"),
         column("distance", pa.int32(), "Hamming distance to nearest", unit="bits"),
+        column("is_dropped", pa.bool_(), "whether the policy dropped the document for it"),
+    ],
+)
+
+
+@travels
+@dataclass(frozen=True, slots=True, order=True)
+class NearCopy(_Occurrence):
+    """One of images with near vectors.
+
+    Attributes:
+        cosine: of its vector and that of `nearest`.
+        is_dropped: whether the policy dropped this document for it.
+    """
+
+    cosine: float
+    is_dropped: bool
+
+
+NEAR_COPY_SCHEMA = table_schema(
+    "near-copies",
+    1,
+    [
+        column("cluster", pa.string(), "connected component of images with near vectors: its smallest image hash"),
+        column("document", pa.string(), "document the image occurs in"),
+        column("position", pa.int32(), "index of the image in the document", unit="from 0"),
+        column("image", pa.string(), "content hash"),
+        column("nearest", pa.string(), "content hash of the most similar other member"),
+        column("cosine", pa.float64(), "of the vectors of image and nearest", unit="-1 to 1"),
         column("is_dropped", pa.bool_(), "whether the policy dropped the document for it"),
     ],
 )

@@ -41,6 +41,7 @@ class Stage(StrEnum):
     RULES = "rules"  # of documents, where they are applied after dedupe
     QUALITY = "quality"  # filters that are off by default
     FEATURES = "features"
+    COPY_DETECTION = "copy-detection"
     SHARDS = "shards"
     LINKING = "linking"
 

@@ -32,6 +32,7 @@ def test_every_benchmark_prints_json(
 SMALL = {
     "build": "rebuild --documents 20 --images 1 --pixels 64 --new 2 --plain",
     "closed_form": "--documents 60",
+    "copy_detection": "--pictures 5",
     "dedupe": "--large 2000",
     "features": "--images 8 --sentences 20",
     "fetch": "--images 60",

@@ -15,7 +15,7 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pipelines.card.croissant import croissant
-from pipelines.card.show import count_rights, failures_by_host, most_frequent, split_lines, stage_lines
+from pipelines.card.show import copy_lines, count_rights, failures_by_host, most_frequent, split_lines, stage_lines
 from schemas.documents import Split, image_schema
 from schemas.lake import Folder
 from schemas.manifest import CARDS, Manifest, table_parts
@@ -91,6 +91,7 @@ def dataset_card(
         shown=sum(row.images for row in manifest.splits.values()),
         statistics=split_lines(manifest),
         stages=stage_lines(manifest),
+        copies=copy_lines(manifest),
         settings=[f"{key} = {canonical_json(value)}" for key, value in sorted(flatten(manifest.config).items())],
         hosts=most_frequent(hosts),
         rights=rights,

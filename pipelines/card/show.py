@@ -75,6 +75,7 @@ def describe(manifest: Manifest, path: str) -> list[str]:
         *(explain_failures(manifest, path) or ["no failure"]),
         "",
         *feature_lines(manifest),
+        *copy_lines(manifest),
         *leak_lines(manifest),
     ]
 
@@ -137,6 +138,12 @@ def retrieval_lines(folder: Folder) -> list[str]:
         f"fetched: {kind:9}{count:>9}  {first:{_MOMENT}} to {last:{_MOMENT}}"
         for kind, count, first, last in sorted(tuple(row.values()) for row in found.to_pylist())
     ]
+
+
+def copy_lines(manifest: Manifest) -> list[str]:
+    """Return how many copies their vectors showed, and how many images earlier versions have, where that was asked."""
+    found = manifest.notes.get("near_copies")
+    return [f"near copies by vectors: {found['images']} images in {found['clusters']} clusters"] if found else []
 
 
 def leak_lines(manifest: Manifest) -> list[str]:

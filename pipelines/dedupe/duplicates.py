@@ -7,10 +7,11 @@ of each other. Plain functions on arrays; `transforms` runs them on partitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, groupby, pairwise
 from operator import itemgetter
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ from pipelines.settings import Policy
 from schemas.duplicates import Duplicate
 
 _FAR = np.iinfo(np.int64).max
+C = TypeVar("C", bound="Codes")
+Near = Callable[[C], Iterable[tuple[Numbers, Numbers]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,10 @@ class Clusters(Columns):
 
 @dataclass(frozen=True, slots=True)
 class Duplicates(Columns):
-    """Occurrences that have a duplicate: the columns of `schemas.duplicates.Duplicate` but the last."""
+    """Occurrences that have a duplicate: the columns of `schemas.duplicates.Duplicate` but the last.
+
+    Distances are whole numbers, of whatever unit the search has.
+    """
 
     clusters: Bytes
     documents: Texts
@@ -104,15 +110,24 @@ def keyed_codes(occurrences: Occurrences, *, radius: int, count: int) -> Iterato
         yield Codes(codes, images, keys_of(words, bits))
 
 
-def find_neighbours(codes: Codes, radius: int) -> tuple[Neighbours, Clusters]:
+def near_codes(codes: Codes, radius: int) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield rows of codes with equal keys that are within the radius, and their distances in bits."""
+    return near_rows(words_of(codes.codes), codes.keys, radius)
+
+
+def find_neighbours(codes: C, near: Near[C]) -> tuple[Neighbours, Clusters]:
     """Return the nearest of the neighbours that codes meet by their keys, and the clusters these make.
 
     Of two that are equally near, the one with the smaller hash is the nearest.
+
+    Args:
+        codes: of different images.
+        near: gives rows of codes that are near one another and their distances, many at once.
     """
     codes = codes.take(np.argsort(codes.images, kind="stable"))
     count = len(codes)
     nearest, roots = np.full(count, _FAR), np.arange(count)
-    for pairs, distances in near_rows(words_of(codes.codes), codes.keys, radius):
+    for pairs, distances in near(codes):
         np.minimum.at(nearest, pairs[0], distances * count + pairs[1])
         np.minimum.at(nearest, pairs[1], distances * count + pairs[0])
         roots = join(roots, pairs)
@@ -129,7 +144,7 @@ def closest(neighbours: Neighbours) -> Neighbours:
     return neighbours.take(starts_of_runs(neighbours.codes))
 
 
-def cut_crowded(codes: Codes, limit: int) -> Iterator[Codes]:
+def cut_crowded(codes: C, limit: int) -> Iterator[C]:
     """Yield the codes whose buckets have at most `limit`, and cells of the others: tables that any worker may compare.
 
     A crowded bucket is cut into blocks; each two blocks are a cell:
@@ -177,7 +192,9 @@ def merge_clusters(found: Iterable[Clusters]) -> Clusters:
     return Clusters(parts.codes[once], parts.images[once], nodes[roots[pairs[0, once]]])
 
 
-def find_duplicates(occurrences: Occurrences, neighbours: Neighbours, clusters: Clusters) -> Duplicates:
+def find_duplicates(
+    occurrences: Occurrences, neighbours: Neighbours, clusters: Clusters, *, of_itself: bool = True
+) -> Duplicates:
     """Return the occurrences that have a duplicate, each with the nearest and its cluster.
 
     The nearest is the image itself where it occurs twice, else the smallest hash among the closest.
@@ -186,6 +203,7 @@ def find_duplicates(occurrences: Occurrences, neighbours: Neighbours, clusters: 
         occurrences: all of their codes.
         neighbours: of these codes; a code may have several.
         clusters: of these codes that have a neighbour.
+        of_itself: whether an image that occurs twice is a duplicate for that alone.
     """
     occurrences = occurrences.take(np.lexsort((occurrences.images, occurrences.codes)))
     of_image = starts_of_runs(occurrences.codes, occurrences.images)
@@ -205,7 +223,7 @@ def find_duplicates(occurrences: Occurrences, neighbours: Neighbours, clusters: 
     code = np.repeat(np.arange(len(codes)), alike)
     is_first = images == first[code]
     other = np.where(alike[code] > 1, np.where(is_first, second[code], first[code]), other[code])
-    is_again = times > 1
+    is_again = (times > 1) & of_itself
     other = np.where(is_again, images, other)
     distance = np.where(is_again | (alike[code] > 1), 0, distance[code])
     image = np.repeat(np.arange(len(images)), times)

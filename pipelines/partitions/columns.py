@@ -13,16 +13,17 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.bytes_]
 Numbers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
 Texts = npt.NDArray[np.object_]  # of str
 Words = npt.NDArray[np.uint64]  # N x W
 
-_DTYPES = {"Bytes": "S1", "Numbers": "i8", "Texts": "O"}  # of a column without rows
+_DTYPES = {"Bytes": "S1", "Numbers": "i8", "Reals": "f8", "Texts": "O"}  # of a column without rows
 _MIXER = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplying by it spreads the low bits over the high ones
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Rows as arrays of one length; every field of a subclass is `Bytes`, `Numbers` or `Texts`."""
+    """Rows as arrays of one length; every field of a subclass is `Bytes`, `Numbers`, `Reals` or `Texts`."""
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))

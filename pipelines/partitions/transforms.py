@@ -54,7 +54,9 @@ class Gather(beam.PTransform):
         return self.kind.concatenate(parts)
 
 
-def divide(table: T, count: int, *, by: str, rows: int = ROWS_PER_PARTITION) -> Iterator[tuple[Partition, T]]:
+def divide(
+    table: T, count: int, *, by: str, rows: int = ROWS_PER_PARTITION, most: int = MAX_PARTITIONS
+) -> Iterator[tuple[Partition, T]]:
     """Yield (partition, its rows) of a pack, each partition with the width of the values it is made by.
 
     Args:
@@ -62,7 +64,8 @@ def divide(table: T, count: int, *, by: str, rows: int = ROWS_PER_PARTITION) -> 
         count: rows of all packs: the number of partitions follows from it.
         by: name of the column whose equal values are in one partition.
         rows: of a partition, about.
+        most: partitions.
     """
     values = getattr(table, by)
-    for partition, part in table.divide(values, min(MAX_PARTITIONS, max(1, -(-count // rows)))):
+    for partition, part in table.divide(values, min(most, max(1, -(-count // rows)))):
         yield (values.itemsize, partition), part

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pipelines.features.extraction import FeaturePlan
-from pipelines.images.inspect import fingerprint_libraries
+from pipelines.images.inspect import blas_kind, fingerprint_libraries
 from pipelines.images.metadata import claim_libraries
 from pipelines.settings import FingerprintName
 from pipelines.splits.shared import leak_counts
@@ -29,8 +29,8 @@ from schemas import parts
 from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
-from schemas.failures import FAILURE_SCHEMA, Failure, Reason
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
+from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.manifest import COPIES, Manifest, SplitStatistics, version_name
 from schemas.raw import UNREACHED
 from schemas.tables import TABLE, schema_version
@@ -40,6 +40,7 @@ TABLES = {
     "failures": FAILURE_SCHEMA,
     UNREACHED: FAILURE_SCHEMA,
     "duplicates": DUPLICATE_SCHEMA,
+    "near-copies": NEAR_COPY_SCHEMA,
     "leaks": LEAK_SCHEMA,
 }
 _SCHEMAS = (document_schema(), image_schema(), *TABLES.values())
@@ -62,6 +63,8 @@ def build_identity(
     pyarrow = f"{pa.__version__} {pa.cpp_build_info.package_kind}".strip()  # brings a zstd of its own
     libraries = {"pyarrow": pyarrow, **picture_libraries(), **claim_libraries()}
     libraries |= fingerprint_libraries(FingerprintName(config["dedupe"]["fingerprint"]))
+    if config["copy_detection"]["extractor"]:
+        libraries |= {"blas": blas_kind()}
     inputs |= {f"libraries.{name}": version for name, version in libraries.items()}
     return {
         "config": config,
@@ -107,9 +110,8 @@ def compose_manifest(
         copies: name of the folder of its copies.
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
-            `messages` of parts of failures; and numbers of things: `unique_images` of splits, of
-            `duplicates` as `count_duplicates` names them, `passed` and `recounted` of `count_passed`, `leaks` of
-            `ListLeaks`, `sizes` of shards' documents.
+            `duplicates` and `near-copies` as `count_duplicates` names them, `passed` and `recounted` of
+            `count_passed`, `leaks` of `ListLeaks`, `sizes` of shards' documents.
     """
     known = defaultdict(list, facts)
     (digest,), shards = known["digest"], sorted(known["shards"], key=attrgetter("entries"))
@@ -125,7 +127,8 @@ def compose_manifest(
     reasons = Counter[str]()
     for (_, reason), number in lost.items():
         reasons[reason] += number
-    alike = Counter(dict(known["duplicates"]))
+    alike, near = Counter(dict(known["duplicates"])), Counter(dict(known["near-copies"]))
+    copied = {"near_copies": {"images": near["images"], "clusters": near["clusters"]}}
     return Manifest(
         dataset=deciding["config"]["dataset"],
         version=version_name(**deciding),
@@ -140,6 +143,7 @@ def compose_manifest(
             COPIES: copies,
             parts.NOTE: parts.noted(shard.ranges for shard in shards),
             "near_duplicates": {"pictures": alike["occurrences"], "left": alike["left"]},
+            **(copied if Stage.COPY_DETECTION in stages else {}),
         },
         **deciding,
     )

@@ -15,7 +15,7 @@ from pipelines.config import RECIPES
 from pipelines.ledger import LEDGER_SCHEMA
 from schemas.configs import resolve
 from schemas.documents import document_schema, image_schema
-from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA
+from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, RELINKED_SCHEMA
@@ -83,6 +83,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "schema-failures.txt": lambda: schema_text(FAILURE_SCHEMA),
     "schema-raw.txt": lambda: schema_text(RAW_SCHEMA),
     "schema-duplicates.txt": lambda: schema_text(DUPLICATE_SCHEMA),
+    "schema-near-copies.txt": lambda: schema_text(NEAR_COPY_SCHEMA),
     "schema-leaks.txt": lambda: schema_text(LEAK_SCHEMA),
     "schema-evaluation.txt": lambda: schema_text(EVALUATION_SCHEMA),
     "schema-links.txt": lambda: schema_text(LINK_SCHEMA),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import combinations, groupby
 
 import apache_beam as beam
@@ -29,12 +30,14 @@ from pipelines.dedupe.duplicates import (
     keyed_codes,
     mark_dropped,
     merge_clusters,
+    near_codes,
     pack_images,
 )
-from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.dedupe.transforms import FindDuplicates, by_hash
 from pipelines.documents.rules import SettledDocument
 from pipelines.launch import run_pipeline
 from pipelines.partitions.columns import from_hex
+from pipelines.partitions.transforms import ROWS_PER_PARTITION
 from pipelines.settings import Policy, Runner
 from schemas.documents import Image
 from schemas.duplicates import Duplicate
@@ -59,7 +62,7 @@ def plain(given: Iterable[SettledDocument], *, radius: int, policy: Policy = Pol
     duplicates = []
     for occurrences in packed:
         keyed = keyed_codes(occurrences, radius=radius, count=len(occurrences))
-        near = [find_neighbours(codes, radius) for codes in keyed]
+        near = [find_neighbours(codes, partial(near_codes, radius=radius)) for codes in keyed]
         neighbours = Neighbours.concatenate(neighbours for neighbours, _ in near)
         clusters = merge_clusters(clusters for _, clusters in near)
         duplicates.append(find_duplicates(occurrences, neighbours, clusters))
@@ -130,12 +133,14 @@ def run(
     *,
     radius: int,
     policy: Policy,
+    rows: int = ROWS_PER_PARTITION,
     **options: int,
 ) -> None:
     """Run the stage and compare its rows and its dropped documents."""
+    search = by_hash(radius, rows=rows, **options)
 
     def assemble(root: beam.Pipeline) -> None:
-        found = root | beam.Create(given) | FindDuplicates(radius, policy, **options)
+        found = root | beam.Create(given) | FindDuplicates(search, policy, rows)
         assert_that(found.duplicates, equal_to(expected), label="duplicates")
         assert_that(found.dropped | beam.Distinct(), equal_to(sorted(dropped(expected))), label="dropped")
         counts = found.counts | beam.CombinePerKey(sum) | beam.Filter(lambda each: each[0] in numbers)
@@ -285,7 +290,7 @@ def test_clusters_of_parts_merge_into_the_components(graph: tuple[int, list[tupl
 def test_what_a_faulty_policy_leaves_is_counted() -> None:
     given = documents("d1:a", "d2:b", "d3:c", "d4:a,e", "d5:e", a=PLAIN, b=NEAR, c=FAR, e=FAR)
     (occurrences,) = pack_images(given)
-    near = [find_neighbours(c, 1) for c in keyed_codes(occurrences, radius=1, count=9)]
+    near = [find_neighbours(c, partial(near_codes, radius=1)) for c in keyed_codes(occurrences, radius=1, count=9)]
     clusters = merge_clusters(found for _, found in near)
     found = find_duplicates(occurrences, Neighbours.concatenate(own for own, _ in near), clusters)
     everyone = found.documents.tolist()

@@ -371,7 +371,7 @@ def check_sweep(lake: Lake, folder: Folder) -> None:
 
 
 def test_best_is_a_set_of_packaged_vectors_beside_others(tmp_path: Path) -> None:
-    config = override(recipe("documents"), ["features.images=best,grid"])
+    config = override(recipe("documents"), ["features.images=best,grid", "copy_detection.extractor=efficientnet-lite0"])
     spelled = ",".join(config.features.images)
     assert spelled == ",".join((*STRONGEST, "grid"))
     assert override(config, [f"features.images={spelled}"]) == config  # one set, one version

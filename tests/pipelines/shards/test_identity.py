@@ -179,6 +179,12 @@ def test_the_libraries_that_make_bytes_are_named() -> None:
     assert names >= {f"libraries.{name}" for name in ("numpy", "pyarrow", "pillow", "pillow.libjpeg_turbo")}
 
 
+def test_copy_detection_names_no_library_that_it_does_not_use() -> None:
+    """Neither faiss nor torch is in the extra `pipelines`: their versions cannot be asked for there."""
+    searched = identity("copy_detection.extractor=efficientnet-lite0")["inputs"]
+    assert searched.keys() - identity()["inputs"].keys() == {"libraries.blas"}
+
+
 def failure(record: str, reason: Reason, message: str, stage: Stage = Stage.SOURCES) -> Failure:
     return Failure(stage, record, reason, message)
 

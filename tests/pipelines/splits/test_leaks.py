@@ -18,7 +18,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.dedupe.transforms import FindDuplicates
+from pipelines.dedupe.transforms import FindDuplicates, by_hash
 from pipelines.documents.rules import SettledDocument
 from pipelines.launch import run_pipeline
 from pipelines.partitions.columns import from_hex
@@ -277,7 +277,7 @@ def test_the_stage_finds_and_counts_the_same(rows: int, workers: int) -> None:
 
     def assemble(root: beam.Pipeline) -> None:
         given = root | beam.Create(documents)
-        duplicates = given | "dedupe" >> FindDuplicates(3, Policy.KEEP_ALL, rows)
+        duplicates = given | "dedupe" >> FindDuplicates(by_hash(3, rows=rows), Policy.KEEP_ALL, rows)
         leaks = given | "leaks" >> FindLeaks(duplicates.duplicates, rows)
         assert_that(leaks, equal_to(expected), label="leaks")
         assert_that(counted(leaks), equal_to(count(expected)), label="counts")
@@ -290,7 +290,7 @@ def test_documents_that_were_dropped_leak_nothing() -> None:
     kept = documents[::3]
 
     def assemble(root: beam.Pipeline) -> None:
-        duplicates = root | "all" >> beam.Create(documents) | "dedupe" >> FindDuplicates(3, Policy.KEEP_ALL)
+        duplicates = root | "all" >> beam.Create(documents) | "dedupe" >> FindDuplicates(by_hash(3), Policy.KEEP_ALL)
         leaks = root | "kept" >> beam.Create(kept) | "leaks" >> FindLeaks(duplicates.duplicates)
         assert_that(leaks, equal_to(brute_force(kept, radius=3, deduped=documents)))
 
