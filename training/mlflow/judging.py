@@ -68,7 +68,7 @@ from training.promotions.proof import (
 from training.promotions.record import Approval, ModelVersion, Record, read_record
 
 CODE = ("schemas", "training")
-LIBRARIES = ("torch", "numpy", "scipy", "pyarrow", "lapjv")
+LIBRARIES = ("torch", "numpy", "scipy", "pyarrow")
 TARGET, GUARD = "target", "guard"
 GATE_SPLIT = "gate"
 TOLERANCE = 0.1  # percentage points

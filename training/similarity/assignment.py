@@ -19,13 +19,10 @@ from enum import StrEnum
 
 import numpy as np
 import torch
-from lapjv import lapjv
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from training.data.ragged import Float64, Floats, Int64, require_finite, to_device
-
-SMALLEST_FOR_LAPJV = 16  # columns
 
 
 class Matching(StrEnum):
@@ -124,16 +121,9 @@ def _edges(costs: Float64, k: int, matching: Matching) -> tuple[Int64, Int64]:
 def _columns(costs: Float64, places: int) -> Int64:
     """Return the column that each row takes; those past the last are places to stay out, which cost less than any.
 
-    scipy takes rectangles; lapjv takes squares alone, and is faster where few rows must be added to make one.
+    Costs are scaled by a power of two, which changes no order, so that none is above 1 and a place is cheaper than all.
     """
-    height, width = costs.shape
-    whole, stay = width + places, -1.0 - float(np.abs(costs).max(initial=0.0)) if places else 0.0
-    if whole >= SMALLEST_FOR_LAPJV and 6 * (whole - height) <= whole:
-        square = np.zeros((whole, whole))
-        square[:height, :width], square[:height, width:] = costs, stay
-        columns: Int64 = lapjv(square, force_doubles=True)[0][:height].astype(np.int64)
-        return columns
-    if places:
-        costs = np.hstack([costs, np.full((height, places), stay)])
-    columns = linear_sum_assignment(costs)[1]
+    _, exponent = np.frexp(np.abs(costs).max(initial=0.0))
+    places_to_stay = np.full((len(costs), places), -2.0)
+    columns: Int64 = linear_sum_assignment(np.hstack([np.ldexp(costs, -exponent), places_to_stay]))[1]
     return columns

@@ -53,7 +53,7 @@ def test_what_is_not_finite_is_refused(name: str, odd: float) -> None:
 
 
 def test_assignments_tell_apart_what_float32_does_not() -> None:
-    """1 and 1 + 1e-9 are one number in float32, in which lapjv computes unless it is told not to."""
+    """1 and 1 + 1e-9 are one number in float32."""
     size = 24
     weights = np.ones((size, size))
     order = np.random.default_rng(0).permutation(size)

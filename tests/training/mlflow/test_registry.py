@@ -92,7 +92,7 @@ def test_signature_and_requirements(client: mlflow.MlflowClient, register_model:
     assert fields["relations"] == {"type": "map", "values": {"type": "double"}, "required": False}
     requirements = Path(mlflow.artifacts.download_artifacts(uri + "/requirements.txt")).read_text().split()
     assert requirements[0].partition("=")[0] == "mlflow"
-    core = ("torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow", "securesystemslib")
+    core = ("torch", "numpy", "scipy", "pyarrow", "pillow", "securesystemslib")
     assert requirements[1:] == [f"{package}=={metadata.version(package)}" for package in core]
 
 

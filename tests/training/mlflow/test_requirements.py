@@ -110,7 +110,7 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(client: mlflo
 def test_each_part_names_its_packages() -> None:
     plain = requirements_of(TrainConfig())
     names = [line.partition("==")[0] for line in plain]
-    assert names == ["torch", "numpy", "scipy", "pyarrow", "lapjv", "pillow", "securesystemslib"]
+    assert names == ["torch", "numpy", "scipy", "pyarrow", "pillow", "securesystemslib"]
     for cnn, package in (("resnet50", "timm"), ("nasnet-mobile", "pillow")):
         tuned = requirements_of(replace(TrainConfig(), image=image_tower("fine-tuned", cnn=cnn)))
         assert any(line.startswith(f"{package}==") for line in tuned)
