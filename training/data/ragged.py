@@ -18,7 +18,7 @@ that must be saved, passed on or kept in step between workers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -235,20 +235,37 @@ def choose_all(documents: Documents, chosen: Int64) -> Choice:
 
 
 def sample_rows(documents: Documents, chosen: Int64, *, max_rows: int, seed: int, epoch: int, step: int) -> Choice:
-    """Return at most `max_rows` sentences and images of each of some documents, at random; 0: all of them."""
+    """Return at most `max_rows` sentences and images of each of some documents, at random."""
+    return draw_rows(
+        documents,
+        chosen,
+        kept=lambda count: min(count, max_rows),
+        numbers_of=lambda document: stream("rows of a step", seed, document, epoch, step),
+    )
+
+
+def draw_rows(
+    documents: Documents,
+    chosen: Int64,
+    *,
+    kept: Callable[[int], int],
+    numbers_of: Callable[[str], np.random.Generator],
+) -> Choice:
+    """Return sentences and images of some documents, drawn uniformly without replacement, in the documents' order.
+
+    Args:
+        documents: that are drawn from.
+        chosen: of them.
+        kept: gives how many of so many sentences, or images, are drawn.
+        numbers_of: gives the random numbers for a document by its id: first for its sentences, then for its images.
+    """
     sentences: list[Int64] = []
     images: list[Int64] = []
     for document in chosen.tolist():
-        numbers = stream("rows of a step", seed, documents.ids[document], epoch, step)
-        for sets, kept in ((documents.sentences, sentences), (documents.images, images)):
-            kept.append(_drawn(sets.rows(document), max_rows, numbers))
+        numbers = numbers_of(documents.ids[document])
+        for sets, drawn in ((documents.sentences, sentences), (documents.images, images)):
+            rows = np.arange(sets.offsets[document], sets.offsets[document + 1])
+            if (count := kept(len(rows))) < len(rows):
+                rows = np.sort(numbers.permutation(rows)[:count])
+            drawn.append(rows)
     return Choice.of(documents, chosen, sentences, images)
-
-
-def _drawn(rows: slice, max_rows: int, numbers: np.random.Generator) -> Int64:
-    """Return the given rows, or a random `max_rows` of them, rising."""
-    count = rows.stop - rows.start
-    if not max_rows or count <= max_rows:
-        return np.arange(rows.start, rows.stop, dtype=np.int64)
-    kept: Int64 = np.sort(numbers.permutation(count)[:max_rows]).astype(np.int64) + rows.start
-    return kept

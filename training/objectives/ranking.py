@@ -11,7 +11,7 @@ Random draws come from streams keyed by seed, split, document id, epoch and step
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from schemas.configs import NonNegativeInt, PositiveFloat, Share
 from schemas.plugins import SIMILARITIES
-from training.data.ragged import Choice, Documents, Int64, Ragged, to_device
+from training.data.ragged import Choice, Documents, Int64, Ragged, draw_rows, to_device
 from training.objectives.batch import DrawKey, EncodedBatch
 from training.objectives.term import Term
 from training.similarity.similarity import Ap, Combine, SetSimilarity, Tk, check_k
@@ -173,24 +173,13 @@ class DropoutSubdocument(CrossDocument):
 
 
 def sub_documents(documents: Documents, chosen: Int64, draw_key: DrawKey, *, kept_share: float) -> Choice:
-    """Return `floor(kept_share * n)` sentences and as many of the images of some documents, at least one of each.
-
-    They are drawn uniformly without replacement, and stay in document order.
-    """
-    sentences: list[Int64] = []
-    images: list[Int64] = []
-    for document in chosen.tolist():
-        numbers = draw_key.numbers("sub-document", documents.ids[document])
-        sentences.append(_part(numbers, documents.sentences.rows(document), kept_share))
-        images.append(_part(numbers, documents.images.rows(document), kept_share))
-    return Choice.of(documents, chosen, sentences, images)
-
-
-def _part(numbers: np.random.Generator, rows: slice, kept_share: float) -> Int64:
-    count = rows.stop - rows.start
-    kept = max(1, int(np.floor(round(kept_share * count, 9))))
-    part: Int64 = np.sort(numbers.permutation(count)[:kept]) + rows.start
-    return part
+    """Return `floor(kept_share * n)` sentences and as many of the images of some documents, at least one of each."""
+    return draw_rows(
+        documents,
+        chosen,
+        kept=lambda count: max(1, int(np.floor(round(kept_share * count, 9)))),
+        numbers_of=partial(draw_key.numbers, "sub-document"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

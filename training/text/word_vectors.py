@@ -9,7 +9,7 @@ of GloVe's largest file contain spaces, which gensim refuses.
 import importlib.util
 import re
 import struct
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -53,7 +53,7 @@ def uniform_vectors(rows: int, dimensions: int, seed: int, purpose: str) -> Floa
     return numbers.uniform(-UNIFORM_BOUND, UNIFORM_BOUND, (rows, dimensions)).astype(np.float32)
 
 
-def read_vectors(source: str, wanted: Container[str], *, dimensions: int) -> Iterator[WordVector]:
+def read_vectors(source: str, wanted: Collection[str], *, dimensions: int) -> Iterator[WordVector]:
     """Yield the wanted words of a vector file, or of the packaged vectors, with their vectors.
 
     A fastText `.bin` gives every wanted word a vector, by its n-grams where it does not know the word.
@@ -72,11 +72,13 @@ def read_vectors(source: str, wanted: Container[str], *, dimensions: int) -> Ite
         yield from _read_text(file, path, wanted, dimensions)
 
 
-def read_aligned(sources: Sequence[str], wanted: Container[str], *, dimensions: int) -> Iterator[WordVector]:
+def read_aligned(sources: Sequence[str], wanted: Collection[str], *, dimensions: int) -> Iterator[WordVector]:
     """Yield the wanted words (`de:hund`) of `LANGUAGE=FILE` vector files (MUSE), with their vectors."""
     for source in sources:
         language, _, path = source.partition("=")
-        for word, vector in read_vectors(path, _OfLanguage(wanted, language), dimensions=dimensions):
+        own = in_language("", language)
+        words = {word.removeprefix(own) for word in wanted if word.startswith(own)}
+        for word, vector in read_vectors(path, words, dimensions=dimensions):
             yield in_language(word, language), vector
 
 
@@ -122,18 +124,7 @@ def vector_file(source: str) -> Path:
     return path
 
 
-class _OfLanguage:
-    """The words of one language among keys of several."""
-
-    def __init__(self, keys: Container[str], language: str) -> None:
-        self._keys = keys
-        self._language = language
-
-    def __contains__(self, word: object) -> bool:
-        return isinstance(word, str) and in_language(word, self._language) in self._keys
-
-
-def _read_text(file: BinaryIO, path: Path, wanted: Container[str], dimensions: int) -> Iterator[WordVector]:
+def _read_text(file: BinaryIO, path: Path, wanted: Collection[str], dimensions: int) -> Iterator[WordVector]:
     """Read a line's numbers where its first word is wanted (a wanted word has no space), and of the first two lines."""
     for number, line in enumerate(file):
         first = line.partition(b" ")[0].decode("utf-8", errors="replace")
@@ -187,14 +178,14 @@ def _vector(model: "FastTextKeyedVectors", word: str) -> Float32 | None:
     return np.asarray(model.get_vector(word), np.float32) if is_known else None
 
 
-def _read_binary(path: Path, wanted: Container[str], dimensions: int) -> Iterator[WordVector]:
+def _read_binary(path: Path, wanted: Collection[str], dimensions: int) -> Iterator[WordVector]:
     model = _open_binary(path)
     _check_size(path, model.vector_size, dimensions)
     if not is_fasttext(path):
         yield from ((word, np.asarray(model[word], np.float32)) for word in model.index_to_key if word in wanted)
         return
-    for word in wanted if isinstance(wanted, Iterable) else model.index_to_key:
-        if word in wanted and (vector := _vector(model, word)) is not None:
+    for word in wanted:
+        if (vector := _vector(model, word)) is not None:
             yield word, vector
 
 
@@ -214,7 +205,7 @@ def _open_binary(path: Path) -> "KeyedVectors":
         raise ConfigError(f"{path}: expected {wanted}: {type(problem).__name__}: {problem}") from problem
 
 
-def _read_packaged(wanted: Container[str], dimensions: int) -> Iterator[WordVector]:
+def _read_packaged(wanted: Collection[str], dimensions: int) -> Iterator[WordVector]:
     import pyarrow.parquet as pq
 
     package = importlib.util.find_spec(_PACKAGE)
