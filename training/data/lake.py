@@ -6,7 +6,7 @@ a process. Which shards are read, and when, is decided in `split.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -207,7 +207,7 @@ def read_split(
 class Bank:
     """Every different image of some parts, once: the hash of each row, and what was asked for of it.
 
-    `without_picture` are the hashes of those that have none, where pictures are asked for; their row holds no byte.
+    An image without a picture has one of no byte.
     """
 
     keys: pa.StringArray
@@ -216,7 +216,6 @@ class Bank:
     regions: RegionBank | None
     classes: ClassBank | None
     jpegs: tuple[bytes, ...] | None
-    without_picture: frozenset[str]
 
 
 def read_bank(
@@ -271,7 +270,6 @@ def read_bank(
         regions=_regions(of["regions"], where=where, is_strict=is_strict) if "regions" in of else None,
         classes=_classes(of["classes"]) if "classes" in of else None,
         jpegs=jpegs,
-        without_picture=frozenset(key for key, jpeg in zip(hashes, jpegs or (), strict=False) if not jpeg),
     )
 
 
@@ -322,30 +320,20 @@ def _problems(table: pa.Table, bank: Bank, vectors: Sequence[str]) -> list[str]:
     """Return what is wrong with each document, nothing ("") where all is there."""
     sentences, images = _lengths(table.column("sentences")), Ragged.of(_lengths(table.column("images")))
     problems = [""] * table.num_rows
-    for position, key in _images_without(table, bank.without_picture):
-        problems[images.owners[position]] = f"image {key[:16]} has no picture"
     for row, after in enumerate(_after(table)):
         if after is not None:
-            of_place = layout_problem(after, sentences=int(sentences[row]), images=int(images.counts[row]))
-            problems[row] = of_place or problems[row]
-    hashes = _items(table, "images", "hash")
-    for position in np.flatnonzero(_rows_of(table, bank) == UNKNOWN_ROW)[::-1]:
-        problems[images.owners[position]] = (
-            f"image {hashes[position].as_py()[:16]} is not in the images part of its shard"
-        )
+            problems[row] = layout_problem(after, sentences=int(sentences[row]), images=int(images.counts[row]))
+    hashes, rows = _items(table, "images", "hash"), _rows_of(table, bank)
+    empty = [row for row, jpeg in enumerate(bank.jpegs or ()) if not jpeg]
+    lost = {"has no picture": np.isin(rows, empty), "is not in the images part of its shard": rows == UNKNOWN_ROW}
+    for what, are_lost in lost.items():
+        for position in np.flatnonzero(are_lost)[::-1]:
+            problems[images.owners[position]] = f"image {hashes[position].as_py()[:16]} {what}"
     for column in vectors:
         counts, name = _lengths(table.column(column)), column.removeprefix(FEATURE_PREFIX)
         for document in np.flatnonzero(sentences != counts):
             problems[document] = f"{sentences[document]} sentences but {counts[document]} {name} vectors"
     return problems
-
-
-def _images_without(table: pa.Table, keys: Collection[str]) -> list[tuple[int, str]]:
-    """Return the places of some images among those of all documents, the last first."""
-    if not keys:
-        return []
-    hashes = _items(table, "images", "hash").to_pylist()
-    return [(position, key) for position, key in reversed([*enumerate(hashes)]) if key in keys]
 
 
 def _rows_of(table: pa.Table, bank: Bank) -> Int64:

@@ -29,7 +29,6 @@ from training.linking.shards import FAILURES, LINKS, RELINKED, LinkedShard, Link
 from training.model import LinkModel
 from training.shards import filled_splits, run_shards
 
-PROGRESS_S = 1.0
 READERS = 16  # files of earlier calls that are read at the same time
 
 
@@ -142,16 +141,13 @@ def link_version(model: LinkModel, linking: Linking, *, splits: Sequence[str] = 
 
 
 def _with_progress(linked: Iterable[LinkedShard], shards: int, say: Say) -> Iterator[LinkedShard]:
-    """Yield linked shards, with a line of progress now and then."""
-    began = shown = time.monotonic()
-    documents = 0
+    """Yield linked shards, each with a line of progress."""
+    began, documents = time.monotonic(), 0
     for number, each in enumerate(linked, start=1):
         documents += each.counts.documents
-        now = time.monotonic()
-        if now - shown >= PROGRESS_S and number < shards:
-            shown = now
-            rate, left = documents / (now - began), left_of(number, shards, now - began)
-            say(Passing(f"{number} of {shards} shards linked: {documents} documents, {rate:.0f} documents/s{left}"))
+        seconds = time.monotonic() - began
+        rate, left = documents / seconds, left_of(number, shards, seconds)
+        say(Passing(f"{number} of {shards} shards linked: {documents} documents, {rate:.0f} documents/s{left}"))
         yield each
 
 

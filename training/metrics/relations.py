@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -16,12 +17,11 @@ from torch import nn
 from schemas.configs import NonNegativeFloat, Settings
 from schemas.errors import UsageError
 from training.data.ragged import Bool, Float32, Float64, Floats, require_finite, stream
+from training.metrics.retrieval import Adjust
 from training.metrics.scores import LEVEL, Score
 from training.model import LinkModel
 
 RESAMPLES = 1_000
-DIFFICULT_BELOW = 0.1  # Alikhani 2022: T, "chosen as 0.1 empirically"; their code: 0.05
-WEIGHT = 0.13  # Alikhani 2022: lambda of eq. 4 for CITE++; 0.12 for CLUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,38 +65,29 @@ class RefineConfig(Settings):
     """
 
     part: ClassVar[str] = "refine"
-    below: NonNegativeFloat = DIFFICULT_BELOW
-    weight: NonNegativeFloat = WEIGHT
+    below: NonNegativeFloat = 0.1
+    weight: NonNegativeFloat = 0.13
 
-    def of(self, model: LinkModel) -> Refinement:
+    def of(self, model: LinkModel) -> Adjust:
         """Return what refines the similarities of a model.
 
         Raises:
             UsageError: the model predicts no relations.
         """
-        return Refinement(RelationPredictor.of(model), weight=self.weight, difficult_below=self.below)
+        return partial(self.refined, RelationPredictor.of(model))
 
+    def refined(self, predictor: RelationPredictor, similarities: Floats, texts: Floats, images: Floats) -> Float64:
+        """Return Q x C refined similarities; relations are predicted for the difficult texts alone.
 
-@dataclass(frozen=True, slots=True)
-class Refinement:
-    """Selective similarity refinement (Alikhani 2022, eq. 4-6) as `retrieval_scores` takes it.
-
-    A text is difficult where its two largest similarities differ by less than `difficult_below`. Its similarities are
-    multiplied by the sum over relations of exp(weight x |probability - 0.5|); those of other texts stay.
-    """
-
-    predictor: RelationPredictor
-    weight: float = WEIGHT
-    difficult_below: float = DIFFICULT_BELOW
-
-    def __call__(self, similarities: Floats, texts: Floats, images: Floats) -> Float64:
-        """Return Q x C refined similarities; relations are predicted for the difficult texts alone."""
+        A text is difficult where its two largest similarities differ by less than `below`. Its similarities are
+        multiplied by the sum over relations of exp(weight x |probability - 0.5|); those of other texts stay.
+        """
         refined = np.array(similarities, dtype=np.float64)
         if refined.shape[1] < 2:
             return refined
         top = np.partition(refined, -2, axis=1)[:, -2:]
-        for row in np.flatnonzero(top[:, 1] - top[:, 0] < self.difficult_below):
-            probabilities = self.predictor.crossed(texts[row : row + 1], images)[0]
+        for row in np.flatnonzero(top[:, 1] - top[:, 0] < self.below):
+            probabilities = predictor.crossed(texts[row : row + 1], images)[0]
             refined[row] *= np.exp(self.weight * np.abs(probabilities.astype(np.float64) - 0.5)).sum(axis=1)
         return refined
 

@@ -1,7 +1,5 @@
 """Average precision against scikit-learn; refinement against the paper's formula worked by hand."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from schemas.overrides import override
 from training.evaluation.evaluate import EvaluateConfig
 from training.metrics.relations import (
     RefineConfig,
-    Refinement,
     RelationPredictor,
     average_precision,
     relation_scores,
@@ -87,7 +84,7 @@ def test_refinement_is_the_formula_on_difficult_rows_and_predicts_no_others():
     for below in (0.1, 0.2):
         expected = refined_by_hand(similarities, crossed, weight=0.12, difficult_below=below)
         predictor.head.rows = 0
-        found = Refinement(predictor, weight=0.12, difficult_below=below)(similarities, texts, images)
+        found = RefineConfig(weight=0.12, below=below).refined(predictor, similarities, texts, images)
         assert np.allclose(found, expected)
         changed = int((expected != similarities).any(axis=1).sum())
         assert 0 < changed < 6 and predictor.head.rows == changed * 5
@@ -102,14 +99,9 @@ def test_refinement_is_the_formula_on_difficult_rows_and_predicts_no_others():
     ],
 )
 def test_threshold_and_weight_are_settings(config, expected):
-    """Whatever the data set is called."""
-    predictor = made()[0]
-    for dataset in ("clue", "mine"):
-        card = SimpleNamespace(relations=predictor.names, data=SimpleNamespace(dataset=dataset))
-        refinement = config.of(SimpleNamespace(relations=predictor.head, card=card))
-        assert (refinement.weight, refinement.difficult_below) == expected
+    assert (config.weight, config.below) == expected
 
 
 def test_a_single_candidate_is_never_difficult():
     predictor, texts, images = made(images=1)
-    assert Refinement(predictor)(np.array([[0.3]]), texts[:1], images).tolist() == [[0.3]]
+    assert RefineConfig().refined(predictor, np.array([[0.3]]), texts[:1], images).tolist() == [[0.3]]
