@@ -78,12 +78,11 @@ def run_compare(
         raise UsageError("compare: expected a model at least, found baselines alone")
     first = loaded[0].model.card
     reference = "@".join(home.find(dataset or first.data.reference))
-    names = iter(model_names(loaded))
     evaluations: dict[str, Evaluation] = {}
     for entry in entries:
         say(f"scoring {entry.uri if isinstance(entry, LoadedModel) else entry} on {reference}, split {split}")
         if isinstance(entry, LoadedModel):
-            evaluations[next(names)] = evaluate_model(
+            evaluations[_title(entry)] = evaluate_model(
                 entry.model, home, reference, split, max_documents=STANDARD_CONFIG.max_documents
             )
         else:
@@ -93,17 +92,9 @@ def run_compare(
     return compare_models(evaluations, dataset=reference, split=str(split))
 
 
-def model_names(loaded: Sequence[LoadedModel]) -> list[str]:
-    """Return a short name for each model: name and version where it is registered, else its address.
-
-    No name comes twice.
-    """
-    names: list[str] = []
-    for model in loaded:
-        name = f"{model.version.name} {model.version.version}" if model.version else model.uri
-        taken = names.count(name) + sum(other.startswith(f"{name} (") for other in names)
-        names.append(f"{name} ({taken + 1})" if taken else name)
-    return names
+def _title(model: LoadedModel) -> str:
+    """Return name and version of a registered model, the address of another."""
+    return f"{model.version.name} {model.version.version}" if model.version else model.uri
 
 
 def run_transfer(
