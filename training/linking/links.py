@@ -12,7 +12,6 @@ Links are written to Parquet: a file of a user's own, whole or not at all, or th
 from __future__ import annotations
 
 import io
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -26,6 +25,7 @@ import pyarrow.parquet as pq
 from schemas.configs import resolve
 from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure, Reason, Stage
+from schemas.lake import Folder
 from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import records_table
 from training.data.documents import DocumentSet, GivenDocument
@@ -304,19 +304,15 @@ def write_links(links: Iterable[PredictedLink], path: Path, *, note: str = "") -
     A note goes into the file's metadata, as `multilink.fitted`.
     """
     remaining, count = iter(links), 0
-    path.parent.mkdir(parents=True, exist_ok=True)
+    schema = LINK_SCHEMA.with_metadata({**LINK_SCHEMA.metadata, FITTED: note}) if note else LINK_SCHEMA
     for left in path.parent.glob(f".{path.name}.*.tmp"):  # by a program that was killed
         left.unlink(missing_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        schema = LINK_SCHEMA.with_metadata({**LINK_SCHEMA.metadata, FITTED: note}) if note else LINK_SCHEMA
-        with pq.ParquetWriter(temporary, schema, compression=COMPRESSION) as writer:
+    with Folder(str(path.parent)).create(path.name) as sink:
+        with pq.ParquetWriter(sink.stream, schema, compression=COMPRESSION) as writer:
             while batch := list(islice(remaining, ROWS_AT_ONCE)):
                 writer.write_table(records_table(batch, LINK_SCHEMA).replace_schema_metadata(schema.metadata))
                 count += len(batch)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        sink.commit()
     return count
 
 

@@ -60,8 +60,8 @@ class Context(Workers):
     find_model: FindModel = Path
 
     def total(self, values: Tensor) -> Tensor:
-        """Return the sum of a tensor over all workers, without gradient."""
-        return values.detach()
+        """Return the sum of a tensor over all workers, in rank order, without gradient."""
+        return torch.cat(self.gather(values[None])).sum(dim=0)
 
     def summed(self, module: nn.Module) -> nn.Module:
         """Return a module whose backward pass leaves in each parameter the sum of all workers' gradients."""
@@ -94,11 +94,6 @@ class TorchDistributed(Context):
         if max(sizes):
             dist.all_gather(parts, padded)
         return [part[:size] for part, size in zip(parts, sizes, strict=True)]
-
-    def total(self, values: Tensor) -> Tensor:
-        summed = values.detach().clone()
-        dist.all_reduce(summed)
-        return summed
 
     def of_first(self, values: Tensor) -> Tensor:
         first = values.detach().clone(memory_format=torch.contiguous_format)

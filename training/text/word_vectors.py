@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from training.settings import PACKAGED, TRAINED
 from training.text.vocabulary import Subwords, Vocabulary, in_language, tokenize
 
 if TYPE_CHECKING:
-    from gensim.models import KeyedVectors
     from gensim.models.fasttext import FastTextKeyedVectors
 
 WordVector = tuple[str, Float32]
@@ -151,14 +150,24 @@ def is_fasttext(path: Path) -> bool:
         return re.match(rb"\d+ \d+\n", file.read(64)) is None
 
 
-def open_fasttext(path: Path) -> "FastTextKeyedVectors":
-    """Return the vectors of fastText's binary model.
+def open_binary(path: Path) -> Any:
+    """Return gensim's vectors of word2vec's or fastText's binary format; it is imported here and for training alone.
 
     Raises:
         ConfigError: the file is cut off, of another format or version, or gensim is not installed.
     """
-    vectors: FastTextKeyedVectors = _open_binary(path)
-    return vectors
+    try:
+        from gensim.models import KeyedVectors
+        from gensim.models.fasttext import load_facebook_vectors
+    except ImportError as problem:
+        raise ConfigError(f"text.word_vectors = '{path}': gensim is not installed; pip install gensim") from problem
+    try:
+        if is_fasttext(path):
+            return load_facebook_vectors(str(path))
+        return KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
+    except UNREADABLE as problem:
+        wanted = "a whole file in word2vec's or fastText's binary format"
+        raise ConfigError(f"{path}: expected {wanted}: {type(problem).__name__}: {problem}") from problem
 
 
 def own_row(model: "FastTextKeyedVectors", word: str) -> Float32 | None:
@@ -179,7 +188,7 @@ def _vector(model: "FastTextKeyedVectors", word: str) -> Float32 | None:
 
 
 def _read_binary(path: Path, wanted: Collection[str], dimensions: int) -> Iterator[WordVector]:
-    model = _open_binary(path)
+    model = open_binary(path)
     _check_size(path, model.vector_size, dimensions)
     if not is_fasttext(path):
         yield from ((word, np.asarray(model[word], np.float32)) for word in model.index_to_key if word in wanted)
@@ -187,22 +196,6 @@ def _read_binary(path: Path, wanted: Collection[str], dimensions: int) -> Iterat
     for word in wanted:
         if (vector := _vector(model, word)) is not None:
             yield word, vector
-
-
-def _open_binary(path: Path) -> "KeyedVectors":
-    """Return the vectors of word2vec's or fastText's binary format; gensim is imported here and for training alone."""
-    try:
-        from gensim.models import KeyedVectors
-        from gensim.models.fasttext import load_facebook_vectors
-    except ImportError as problem:
-        raise ConfigError(f"text.word_vectors = '{path}': gensim is not installed; pip install gensim") from problem
-    try:
-        if is_fasttext(path):
-            return load_facebook_vectors(str(path))
-        return KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
-    except UNREADABLE as problem:
-        wanted = "a whole file in word2vec's or fastText's binary format"
-        raise ConfigError(f"{path}: expected {wanted}: {type(problem).__name__}: {problem}") from problem
 
 
 def _read_packaged(wanted: Collection[str], dimensions: int) -> Iterator[WordVector]:

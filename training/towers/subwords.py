@@ -21,7 +21,7 @@ from training.text.vocabulary import UNKNOWN_NUMBER, Subwords, Vocabulary, in_la
 from training.text.word_vectors import (
     initial_vectors,
     is_fasttext,
-    open_fasttext,
+    open_binary,
     own_row,
     uniform_vectors,
     vector_file,
@@ -154,7 +154,7 @@ class SubwordEmbedding(nn.Module):
         config = self.config
         source, size = config.word_vectors, config.word_dimensions
         if self.subwords is not None and source.endswith(".bin") and is_fasttext(vector_file(source)):
-            model = open_fasttext(vector_file(source))
+            model = open_binary(vector_file(source))
             subwords = Subwords(shortest=model.min_n, longest=model.max_n, buckets=model.bucket)
             self._check_fits(subwords, dimensions=model.vector_size)
             rows = ((word, own_row(model, word)) for word in self.vocabulary.words)

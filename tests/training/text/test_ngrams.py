@@ -7,7 +7,7 @@ import pytest
 
 from schemas.errors import ConfigError
 from training.text.vocabulary import Subwords, hash_bytes, ngrams
-from training.text.word_vectors import is_fasttext, open_fasttext, own_row, read_vectors
+from training.text.word_vectors import is_fasttext, open_binary, own_row, read_vectors
 
 SENTENCES = [["hund", "läuft", "straße"], ["hunde", "laufen", "über", "straßen"], ["日本", "hund"]] * 3
 
@@ -25,7 +25,7 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_words_vector_is_the_mean_of_its_own_row_and_its_ngrams(model_file: Path) -> None:
     """So a table of words and n-grams that starts from `own_row` gives the model's vectors."""
-    model, subwords = open_fasttext(model_file), Subwords(shortest=3, longest=5, buckets=97)
+    model, subwords = open_binary(model_file), Subwords(shortest=3, longest=5, buckets=97)
     for word in ("hund", "straße", "日本"):
         rows = [own_row(model, word), *(model.vectors_ngrams[bucket] for bucket in subwords.of(word))]
         assert np.allclose(model.get_vector(word), np.mean(rows, axis=0), atol=1e-6)
@@ -58,7 +58,7 @@ def test_a_file_that_is_cut_off_is_refused(share: float, model_file: Path, tmp_p
     data, cut = model_file.read_bytes(), tmp_path / "cut.bin"
     cut.write_bytes(data[: int(share * len(data))])
     with pytest.raises(ConfigError, match="expected a whole file"):
-        open_fasttext(cut)
+        open_binary(cut)
 
 
 def test_other_files_and_sizes_are_refused(model_file: Path, tmp_path: Path) -> None:
