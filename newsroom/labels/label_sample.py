@@ -4,7 +4,7 @@ The sample follows from the links and a seed alone, so that everybody who labels
 has the smaller one in it. Images of documents that could not be linked are not among them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -38,6 +38,7 @@ from training.metrics.labelled import (
 )
 
 PARTS = 3  # strata of links
+LabelledRows = Mapping[tuple[str, str], Sequence[int]]  # of a document and a content hash
 FRAMES_HELD = 4  # of the links that are labelled now: each answer asks for them again
 
 
@@ -152,9 +153,7 @@ def drawn_images(frame: Frame, count: int, seed: int) -> Sequence[int]:
     return tuple(drawn(frame.population.strata, count, stream("labels", str(seed))).tolist())
 
 
-def reported(
-    frame: Frame, answers: Iterable[Decision], known: dict[tuple[str, str], int], *, wanted: float | None = None
-) -> Report:
+def reported(frame: Frame, answers: Iterable[Decision], known: LabelledRows, *, wanted: float | None = None) -> Report:
     """Return what answers say of all links. Of two answers on an image the later counts; cannot say gives way.
 
     Args:
@@ -168,11 +167,11 @@ def reported(
     """
     counted = _counted(answers, known)
     last = _last(counted, known)
-    of_person: dict[str, dict[int, str]] = {}
+    of_person: dict[str, dict[tuple[str, str], str]] = {}
     for each in counted:
         answer = str(each.action) if each.sentence is None else str(each.sentence)
-        of_person.setdefault(each.who, {})[known[each.document, each.image]] = answer
-    everybody = {known[each.document, each.image] for each in counted}
+        of_person.setdefault(each.who, {})[each.document, each.image] = answer
+    everybody = {row for each in counted for row in known[each.document, each.image]}
     unsure = sorted(everybody - last.keys())
     population, none = frame.population, CorpusMeasures(precision=None, recall=None, auc=None)
     extremes = [_labels(frame, last, unsure, are_right=are_right) for are_right in (False, True)] if last else []
@@ -220,22 +219,20 @@ def _widened(answered: CorpusMeasures, extremes: Sequence[CorpusMeasures]) -> Co
     )
 
 
-def _counted(answers: Iterable[Decision], known: dict[tuple[str, str], int]) -> list[Decision]:
+def _counted(answers: Iterable[Decision], known: LabelledRows) -> list[Decision]:
     found = [each for each in standing(answers) if (each.document, each.image) in known]
     if not found:
         raise UsageError("no image of this sample is labelled yet; `multilink label` shows them")
     return found
 
 
-def _last(answers: Iterable[Decision], known: dict[tuple[str, str], int]) -> dict[int, int | None]:
+def _last(answers: Iterable[Decision], known: LabelledRows) -> dict[int, int | None]:
     """Return row -> the sentence that fits, of the images of which somebody could say something."""
     clear = (each for each in answers if each.action is not Action.CANNOT_SAY)
-    return {known[each.document, each.image]: each.sentence for each in clear}
+    return {row: each.sentence for each in clear for row in known[each.document, each.image]}
 
 
-def labels_of(
-    frame: Frame, answers: Iterable[Decision], known: dict[tuple[str, str], int]
-) -> dict[str, dict[int, int | None]]:
+def labels_of(frame: Frame, answers: Iterable[Decision], known: LabelledRows) -> dict[str, dict[int, int | None]]:
     """Return document -> index of an image -> number of the sentence that fits, or None, as people labelled it.
 
     Args:
@@ -253,11 +250,11 @@ def labels_of(
     return labels
 
 
-def _alike(of_person: dict[str, dict[int, str]]) -> Iterable[tuple[str, str, int, float, float]]:
+def _alike(of_person: dict[str, dict[tuple[str, str], str]]) -> Iterable[tuple[str, str, int, float, float]]:
     for first, second in combinations(sorted(of_person), 2):
         both = sorted(of_person[first].keys() & of_person[second].keys())
         if both:
-            found = agreement(*([of_person[who][row] for row in both] for who in (first, second)))
+            found = agreement(*([of_person[who][each] for each in both] for who in (first, second)))
             yield first, second, len(both), *found
 
 
@@ -269,7 +266,7 @@ def _shown(interval: Interval | None) -> str:
 
 def answered(
     links: LinkSet, manifest: Manifest, folder: Folder, log: Store, *, seed: int
-) -> tuple[Frame, list[Decision], dict[tuple[str, str], int]]:
+) -> tuple[Frame, list[Decision], LabelledRows]:
     """Return every image of a version's links by a model, the answers in a log on a sample, and where they are."""
     frame, answers = frame_of(links), list(log.decisions(article=sample_of(links, seed)))
     return frame, answers, labelled_rows(frame, answers, links, manifest, folder)
@@ -277,13 +274,15 @@ def answered(
 
 def labelled_rows(
     frame: Frame, answers: Sequence[Decision], links: LinkSet, manifest: Manifest, folder: Folder
-) -> dict[tuple[str, str], int]:
-    """Return document and content hash -> row of the frame, of all images of documents that have an answer.
+) -> LabelledRows:
+    """Return document and content hash -> rows of the frame, of all images of documents that have an answer.
 
-    An image that a document has twice is known by its first place.
+    An image that a document has twice has a row for each place: what is said of it counts at both.
     """
-    places = pictures_of(frame, answers, links, manifest, folder)
-    return {picture: row for row, picture in reversed(places.items())}
+    rows: dict[tuple[str, str], list[int]] = {}
+    for row, picture in pictures_of(frame, answers, links, manifest, folder).items():
+        rows.setdefault(picture, []).append(row)
+    return rows
 
 
 def pictures_of(

@@ -50,7 +50,7 @@ def labelled(frame: Frame, is_right: np.ndarray, count: int, seed: int, *, unsur
     for row in drawn_images(frame, count, seed):
         wrong = Action.CANNOT_SAY if rng.uniform() < unsure else Action.NONE_FITS
         answers.append(label(row, Action.FITS if is_right[row] else wrong))
-    return reported(frame, answers, {(str(row), f"{row:064x}"): row for row in range(IMAGES)})
+    return reported(frame, answers, {(str(row), f"{row:064x}"): [row] for row in range(IMAGES)})
 
 
 @pytest.mark.parametrize("count", [100, 200])
@@ -77,8 +77,16 @@ def test_without_a_cannot_say_nothing_is_wider() -> None:
 def test_a_picture_that_a_document_has_twice_is_answered_at_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was asked about for ever where the second place was drawn."""
     frame = replace(corpus(0, 1.0)[0], starts=np.array([0, 3]), documents=["0"])
-    document = SimpleNamespace(drawn=SimpleNamespace(id="0"), images=["a", "b", "a"])
+    said = replace(label(0, Action.FITS), sentence=7)
+    twice = ("0", said.image)
+    document = SimpleNamespace(drawn=SimpleNamespace(id="0"), images=[said.image, "b", said.image])
     monkeypatch.setattr(label_sample, "linked_documents", lambda *_: [document])
-    about: Any = (frame, [label(0, Action.FITS)], None, None, None)
-    assert label_sample.pictures_of(*about) == {0: ("0", "a"), 1: ("0", "b"), 2: ("0", "a")}
-    assert label_sample.labelled_rows(*about) == {("0", "a"): 0, ("0", "b"): 1}
+    about: Any = (frame, [said], None, None, None)
+    assert label_sample.pictures_of(*about) == {0: twice, 1: ("0", "b"), 2: twice}
+    rows = label_sample.labelled_rows(*about)
+    assert rows == {twice: [0, 2], ("0", "b"): [1]}
+    linked = replace(frame, sentences=np.where(np.arange(IMAGES) == 2, 7, 0))
+    report = reported(linked, [said], rows)
+    assert report.answered == 2 and report.measures.precision is not None
+    assert 0 < report.measures.precision.interval.mean < 1  # the link at the first place is wrong
+    assert label_sample.labels_of(linked, [said], rows) == {"0": {0: 7, 2: 7}}
