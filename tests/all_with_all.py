@@ -1,7 +1,5 @@
 """Documents that show images, and what comparing all images with all says of them: the calculation to compare with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

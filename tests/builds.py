@@ -1,7 +1,5 @@
 """Builds for tests, and the rows and files of what they gave."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

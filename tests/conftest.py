@@ -4,8 +4,6 @@ Several processes may share the tests (`make test` takes three: some of them wai
 something costly stay together. What a test file uses marks its tests: `pytest -m "not ray"`.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import re

@@ -1,7 +1,5 @@
 """Files of corpora that tests write: pictures, tars and crawls; and what is read of them."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Iterable, Mapping

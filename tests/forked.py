@@ -6,8 +6,6 @@ with its own folder, environment, arguments and output files. It ends as a progr
 registered for the end run, then its status. Tests of how a program starts use real ones (`test_start.py`).
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import multiprocessing
@@ -68,7 +66,6 @@ class Running:
         with self.output as folder:
             out, err = ((Path(folder) / name).read_text(encoding="utf-8") for name in ("out", "err"))
         status = self.process.exitcode
-        assert status is not None
         return Outcome(status, out, err)
 
 

@@ -1,7 +1,5 @@
 """What a lake holds: rows of its tables, and its bytes, decompressed."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Iterator

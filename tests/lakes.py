@@ -4,8 +4,6 @@ A document draws topics; each topic has one sentence and one image whose vectors
 so that a model that is never shown a link can find it. Sentences name their topic, for the tower that reads words.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Web servers on loopback whose answers a function gives."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

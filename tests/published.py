@@ -1,7 +1,5 @@
 """Builds of the data sets of published files, from the fixtures in small; every picture is drawn here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

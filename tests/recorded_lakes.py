@@ -1,7 +1,5 @@
 """The recorded web, and builds of `diy` from it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

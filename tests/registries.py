@@ -4,8 +4,6 @@ MLflow opens an address for half a second of a processor and registers a version
 store, whose content is put back, and what was registered first in it is kept for the next test that begins alike.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -48,7 +48,6 @@ def object_stores() -> Iterator[Callable[[], int]]:
     with subprocess.Popen([sys.executable, "-c", OBJECT_STORE], text=True, **pipes) as process:
 
         def empty() -> int:
-            assert process.stdin is not None and process.stdout is not None
             process.stdin.write("\n")
             process.stdin.flush()
             port = int(process.stdout.readline())

@@ -1,7 +1,5 @@
 """The similarities of a sentence set and an image set, each by its definition, for one matrix (SPEC 4)."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from training.similarity.assignment import match

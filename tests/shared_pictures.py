@@ -1,7 +1,5 @@
 """What training reads of versions whose shards share pictures, a document a shard: whole splits, and by position."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A folder of ten hand-written documents with drawn pictures: what a user brings to `multilink build documents`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

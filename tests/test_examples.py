@@ -1,7 +1,5 @@
 """What `examples/` shows works: the package of parts is installed beside multilink and used by the commands."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -66,7 +66,6 @@ def tokenizer() -> Any:
 def exported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the example in this process."""
     spec = importlib.util.spec_from_file_location("export_towers", EXAMPLE)
-    assert spec is not None and spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     monkeypatch.setattr(sys, "argv", [EXAMPLE.name, str(folder), "pair", "--out", str(folder)])
@@ -96,7 +95,6 @@ def test_a_pair_of_towers_is_a_model_without_training(
     )
     columns = Columns(images="pair-images", sentences="pair-texts", jpegs=True)
     found = read_split(*read_manifest(lake, "documents"), Split.TEST, columns)
-    assert found.image_jpegs is not None
     texts = words(list(found.texts), padding="max_length", return_tensors="pt")["input_ids"]
     squares = pictures([Image.open(io.BytesIO(each)) for each in found.image_jpegs], return_tensors="pt")
     with torch.inference_mode():

@@ -1,7 +1,5 @@
 """What released versions wrote stays readable: `tests/fixtures/formats/<release>/`, made once by `make.py` there."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -17,7 +15,7 @@ from schemas.lake import Folder, Lake
 from schemas.links import LinksManifest
 from schemas.manifest import read_manifest, verify
 from training.data.loading import read_for_model
-from training.linking.links import LinkedDocument, Linker
+from training.linking.links import Linker
 from training.model import LinkModel, folder_digest
 from training.promotions.keys import trusted_keys
 from training.promotions.record import trusted_statements
@@ -58,7 +56,6 @@ def test_a_model_links_as_it_did(release: tuple[Path, dict[str, Any]]) -> None:
             stored[row["document"], row["sentence"], row["image"]] = row["similarity"]
     found = {}
     for each in Linker(model=model, uri="m").link_set(documents):
-        assert isinstance(each, LinkedDocument)
         found |= {(link.document, link.sentence, link.image): link.similarity for link in each.links}
     assert found == pytest.approx(stored, abs=1e-5) and len(found) == 2 * expected["documents"]["val"]
 

@@ -1,7 +1,5 @@
 """What `make setup` does, by the steps that `make` would take."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What programs import: from own documents to links, in Python alone."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """What is released: a wheel and a source distribution that work in an environment without the repository."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

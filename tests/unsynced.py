@@ -4,8 +4,6 @@ A process that is killed loses nothing by that. Databases of SQLite wait for the
 of MLflow takes more than a hundred.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from typing import Any

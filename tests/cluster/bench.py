@@ -1,7 +1,5 @@
 """A cluster under test: commands on it, what ends in it, what was asked of its web."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

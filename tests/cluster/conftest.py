@@ -6,8 +6,6 @@
 What a test found is a row of `tests/cluster/RESULTS.md`, in place of its last one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

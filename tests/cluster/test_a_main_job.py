@@ -1,7 +1,5 @@
 """The main job by its commands: build, train on two Ray nodes, evaluate, promote, link; as on one machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

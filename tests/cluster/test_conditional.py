@@ -1,7 +1,5 @@
 """Conditional requests on a real S3 server: each writer sees what the one before it wrote, and none is undone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """The main job by Dagster: launched on its page's own interface, done by the code server's machine on the cluster."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

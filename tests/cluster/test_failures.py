@@ -3,8 +3,6 @@
 KILLS=20 python -m pytest tests/cluster/test_failures.py -m cluster -k task_manager      20 kills, five a build
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """No credential is in what a cluster leaves behind: logs, the lake, the registry's tags and parameters, pages."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The alarms of the page on alarms, and the unit of the page on operating, are read by the programs they are for."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

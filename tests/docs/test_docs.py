@@ -1,7 +1,5 @@
 """The guide builds without a warning, and every command that README and guide print is one that its program takes."""
 
-from __future__ import annotations
-
 import io
 import re
 import shlex

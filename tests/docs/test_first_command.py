@@ -1,7 +1,5 @@
 """The first command of README, the newcomer's page and the first code on Python work as printed."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

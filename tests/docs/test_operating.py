@@ -1,7 +1,5 @@
 """The commands of the page on operating work in its order; what was backed up links as before, to the byte."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

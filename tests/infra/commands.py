@@ -3,8 +3,6 @@
 A program is imported when it is asked for: all of them take seconds, in every process that shares the tests.
 """
 
-from __future__ import annotations
-
 from pkgutil import resolve_name
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A control plane for all tests of `tests/infra` that need one, and the chart installed on it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

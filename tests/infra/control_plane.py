@@ -8,8 +8,6 @@ Everything a cluster decides before a container starts is decided by the real pr
 (Pod Security), service accounts and their rights. No container runs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

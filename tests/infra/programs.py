@@ -3,8 +3,6 @@
 `helm` renders the chart. A test that needs a program that is not there is skipped.
 """
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

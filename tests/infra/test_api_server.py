@@ -4,8 +4,6 @@ The namespace holds pods to the Pod Security Standard `restricted`. What Dagster
 asked with the token of the chart's service account, so its rights are those that a cluster would give.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import subprocess

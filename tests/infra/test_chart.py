@@ -1,7 +1,5 @@
 """The chart by the programs that read it: helm, and the parsers of what its pods start."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import version
 from pathlib import Path

@@ -8,8 +8,6 @@ Half an hour, 45 GB of disk while it lasts, root. It finds what a reader does no
 file that is not copied.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

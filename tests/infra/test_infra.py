@@ -3,8 +3,6 @@
 Nothing is started. Containers and clusters are not to be had here; a word that no program knows is found all the same.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

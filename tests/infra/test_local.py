@@ -1,7 +1,5 @@
 """The description of the cluster on one machine, without its programs."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

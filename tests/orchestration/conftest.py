@@ -1,7 +1,5 @@
 """The command line as a user runs it: a process of its own, in a folder of its own; messages in this process."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

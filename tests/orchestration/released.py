@@ -3,8 +3,6 @@
 No picture has to be looked at, so that a version is built in seconds; and a model can find the links.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -119,7 +119,6 @@ class Up:
         """Return the data set version that was made last."""
         wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey("shards"), asset_partitions=[self.dataset])
         for record in self.instance.fetch_materializations(wanted, limit=1).records:
-            assert record.asset_materialization is not None
             return str(record.asset_materialization.metadata[VERSION].value), record.run_id
         return None
 
@@ -175,7 +174,6 @@ def start(workspace: Path) -> tuple[subprocess.Popen[str], str, str, str]:
             stderr=errors,
             text=True,
         )
-    assert process.stdout is not None
     pages = [process.stdout.readline().split() for _ in range(3)]
     assert all(pages), (workspace / "up.err").read_text()
     return process, pages[0][-1], pages[1][-1].partition("/#")[0], pages[2][-1]

@@ -1,7 +1,5 @@
 """One command for everything: exit statuses, one clear line for a mistake, and JSON as the last line."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -277,7 +275,6 @@ def test_a_build_that_is_stopped_says_so_and_the_same_command_goes_on(tmp_path: 
     command = ["build", "documents", "--lake", "lake", *(part for each in set_ for part in ("--set", each))]
     running = start(*command, folder=tmp_path, environment=clean_environment())
     pid, folder = running.process.pid, tmp_path / "lake" / {"images": "images", "documents": "builds"}[after]
-    assert pid is not None
     while running.process.is_alive() and not folder.is_dir():
         time.sleep(0.01)
     os.kill(pid, signal.SIGINT)

@@ -1,7 +1,5 @@
 """The settings file: what is in it is taken, what is wrong in it is one line, what is not in it is a default."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The definitions load from the settings alone, and what they hold is what the golden file says."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The main job, as a newcomer runs it: once, and once more."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Iterator

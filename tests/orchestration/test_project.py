@@ -1,7 +1,5 @@
 """The project file: what `demo` and `up` leave for the commands that come after them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The recorded web as a process of a build: its dumps come first, and a build during which it ended is not believed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -49,7 +47,6 @@ def test_a_web_whose_build_is_killed_ends_too() -> None:
     program = "import time; from orchestration.demo.recorded_web import recording_at, serving\n"
     program += "with serving(recording_at()) as port: print(port, flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         port = int(process.stdout.readline())
         process.kill()
     while True:

@@ -1,7 +1,5 @@
 """Runs that ended with their process are started again by the daemon, also where its one try has failed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +47,6 @@ def failed(instance: dg.DagsterInstance, reason: RunFailureReason, *, parent: dg
 
 def will_retry(instance: dg.DagsterInstance, run_id: str) -> str | None:
     run = instance.get_run_by_id(run_id)
-    assert run is not None
     return run.tags.get(WILL_RETRY_TAG)
 
 
@@ -72,7 +69,6 @@ def test_what_another_attempt_does_not_mend_is_left(home: Path, instance: dg.Dag
 
 def test_attempts_come_to_an_end(home: Path, instance: dg.DagsterInstance) -> None:
     first = instance.get_run_by_id(failed(instance, RunFailureReason.UNEXPECTED_TERMINATION))
-    assert first is not None
     instance.add_run_tags(first.run_id, {AUTO_RETRY_RUN_ID_TAG: "another"})
     others = [
         failed(instance, RunFailureReason.UNEXPECTED_TERMINATION, parent=first)

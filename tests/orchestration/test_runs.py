@@ -3,8 +3,6 @@
 The versions are written by hand, and stand in for a build; checks, jobs, retries and the registry are the real ones.
 """
 
-from __future__ import annotations
-
 import io
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A step is a function with typed settings: those of the settings file, in whatever process it is done."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Processes are kept: one that ends is started again, and none is left, however the keeper ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -116,7 +114,6 @@ def test_nothing_outlives_a_keeper_that_is_killed(folder: Path, number: signal.S
     mark = f"{MARK}-{int(number)}"
     command = [sys.executable, "-c", KEEPER, str(folder), mark, str(ROOT)]
     with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE) as keeper:
-        assert keeper.stdout is not None
         assert keeper.stdout.readline() == b"running\n"
         wait_for(lambda: len(marked(mark)) == 2)
         keeper.send_signal(number)

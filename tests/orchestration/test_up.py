@@ -5,8 +5,6 @@ killed, then Ctrl-C. The schedule's clock is the test's: the daemon's own schedu
 would do a week later. Everything else - queue, sensors, runs, MLflow - are the processes of `multilink up`.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Each blocking check is fed a sound version, and one with the fault it is there to find."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import replace

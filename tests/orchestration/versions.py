@@ -1,7 +1,5 @@
 """A version of a data set, written by hand: two documents of two pictures each, and what is wrong with it."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ from training.data.documents import DocumentSet, GivenDocument
 from training.data.loading import load_training_data, read_for_model
 from training.evaluation.judge import judge_model
 from training.link_steps import LinkSteps, half_sinkhorn
-from training.linking.links import LinkedDocument, Linker
+from training.linking.links import Linker
 from training.loop import link_steps
 from training.loop.link_steps import NAMES_WEIGHTS, settle_steps
 from training.mlflow.loading import open_model
@@ -97,7 +97,6 @@ def test_half_sinkhorn_keeps_equal_pairs_as_they_are(n: int, m: int) -> None:
 
 
 def given(documents: DocumentSet) -> Iterator[GivenDocument]:
-    assert documents.sentence_vectors is not None
     for number, (rows, places) in enumerate(zip(documents.sentences, documents.images, strict=True)):
         yield GivenDocument(
             id=documents.ids[number],
@@ -110,7 +109,6 @@ def given(documents: DocumentSet) -> Iterator[GivenDocument]:
 def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
     """Evaluation, links of a data set, of a file, over HTTP and as MLflow calls, relinked documents and pages."""
     model = model_of(lake, override(CONFIG, ["link.names=0.4"]), tmp_path)
-    assert model.steps is not None
     model.steps.weights[0] = 1.0
     documents, vectors = embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)
     assert (
@@ -177,7 +175,6 @@ def links_written(model: LinkModel, lake: Lake, folder: Path) -> dict[str, dict[
 
 
 def found_of(each: object) -> np.ndarray:
-    assert isinstance(each, LinkedDocument)
     return each.similarities
 
 
@@ -189,7 +186,6 @@ def by_hand(model: LinkModel, documents: DocumentSet, rows: np.ndarray, shown: n
     texts, images = texts[rows], images[shown]
     hubs = np.array([np.mean(np.sort(state["steps.images"] @ text)[-4:]) for text in texts])[:, None]
     hubs = hubs + np.array([np.mean(np.sort(state["steps.texts"] @ image)[-4:]) for image in images])
-    assert documents.sentence_vectors is not None
     sentences = documents.sentence_vectors[rows].astype(float)
     names = documents.image_bank[shown].astype(float)
     sentences, names = sentences[:, 12:], names[:, 16:]  # text-test, use-multilingual; image-test, noisy-names
@@ -250,7 +246,6 @@ def is_multiple(value: float, weight: float, model: LinkModel, data: object) -> 
     other = LinkModel(replace(model.card, config=fixed), None)
     other.load_state_dict(model.state_dict())
     settle_steps(other.eval(), data)  # type: ignore[arg-type]
-    assert other.steps is not None
     return float(other.steps.weights[1]) == pytest.approx(value)
 
 
@@ -258,7 +253,6 @@ def test_without_validation_documents_class_names_count_a_little(lake: Lake, tmp
     model = model_of(lake, CONFIG, tmp_path)
     data = replace(load_training_data(lake, "synthetic", CONFIG.reading), validation=None)
     settle_steps(model, data)
-    assert model.steps is not None
     assert model.steps.weights[0] == 1.0
     assert is_multiple(float(model.steps.weights[1]), 0.2, model, data)
 
@@ -270,7 +264,6 @@ def test_few_validation_documents_choose_no_weight(
     """`csls` is done beside class names alone."""
     few: Lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=20, val=4), is_named=True)
     model = model_of(few, override(CONFIG, [f"link.names={names}"]), tmp_path / "run")
-    assert model.steps is not None
     assert model.steps.weights[0] == chosen[0]
     assert is_multiple(
         float(model.steps.weights[1]), chosen[1], model, load_training_data(few, "synthetic", CONFIG.reading)
@@ -287,7 +280,6 @@ def test_weights_are_ranked_by_as_many_documents_as_memory_holds(
 ) -> None:
     model, read = model_of(lake, CONFIG, tmp_path), []
     data = load_training_data(lake, "synthetic", CONFIG.reading)
-    assert data.validation is not None
     n, m = data.validation.index.sentences.counts[:3].sum(), data.validation.index.images.counts[:3].sum()
     monkeypatch.setattr(link_steps, "PAIRS_AT_ONCE", int(n * m))
     documents = data.validation.documents
@@ -298,7 +290,6 @@ def test_weights_are_ranked_by_as_many_documents_as_memory_holds(
 
 def test_cards_and_reports_name_the_way_and_the_steps(lake: Lake, tmp_path: Path) -> None:
     model = model_of(lake, override(CONFIG, ["link.names=0.4"]), tmp_path / "solved")
-    assert model.steps is not None
     model.steps.weights.copy_(torch.tensor([0.0, 0.314]))
     assert model.described() == {
         "Trained": "closed form, solved for without a gradient",
@@ -326,5 +317,4 @@ def test_a_run_starts_from_a_model_with_a_bank(lake: Lake, tmp_path: Path) -> No
     model_of(lake, CONFIG, tmp_path / "first")
     start = f"training.start_from={tmp_path / 'first' / 'model'}"
     model = model_of(lake, override(CONFIG, ["objective.name=cross-document", start]), tmp_path / "next")
-    assert model.steps is not None
     assert model.steps.counts.tolist() == [30, 30]

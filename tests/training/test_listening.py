@@ -1,7 +1,5 @@
 """Where servers listen."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import closing
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """Work on shards: Ray's workers give what this process gives, in the order of the shards, to the byte."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path

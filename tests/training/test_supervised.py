@@ -39,14 +39,11 @@ def test_links_are_shown_to_the_supervised_objective_alone(lake: Lake) -> None:
         data = load_training_data(lake, "synthetic", config.reading)
         training = lakes.whole(data.training)
         assert training.links is None and data.training.links_shown(training) is None
-        assert data.validation is not None
         assert data.validation.links_shown(lakes.whole(data.validation)) is None
     data = load_training_data(lake, "synthetic", supervised(0.5, "cross+supervised").reading)
-    assert data.validation is not None
     for split in (data.training, data.validation):
         documents = lakes.whole(split)
         links = split.links_shown(documents)
-        assert links is not None
         expected = [is_labelled(id_, share=0.5, seed=0) for id_ in documents.ids]
         assert [links is not None for links in links] == expected and 0 < sum(expected) < len(expected)
 

@@ -1,7 +1,5 @@
 """A cluster that runs: its home made ready, its services started stage by stage, and all of them answering."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """An archive of photographs in a lake, with words about them and no features; what editors could have seen of it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The log of decisions in SQLite and in a real PostgreSQL: what is acknowledged is kept, and nothing is changed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -168,7 +166,6 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(address: str) -
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": _root()}
     ) as writer:
-        assert writer.stdout is not None
         numbers = [int(writer.stdout.readline()) for _ in range(20)]
         writer.send_signal(signal.SIGKILL)  # in the middle of the next write
         numbers += [int(line) for line in writer.stdout.read().split("\n")[:-1]]

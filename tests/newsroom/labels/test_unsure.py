@@ -1,7 +1,5 @@
 """Labels of pictures of which nobody could say anything: the interval holds whatever is true of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -69,7 +67,6 @@ def test_the_interval_holds_where_half_of_the_wrong_links_cannot_be_judged(count
 def test_without_a_cannot_say_nothing_is_wider() -> None:
     frame, is_right = corpus(1, 0.7)
     sure, unsure = (labelled(frame, is_right, 100, 1, unsure=share) for share in (0.0, 0.5))
-    assert sure.measures.precision is not None and unsure.measures.precision is not None
     first, second = sure.measures.precision.interval, unsure.measures.precision.interval
     assert sure.unsure == 0 and first.high - first.low < 0.25 < second.high - second.low
 

@@ -1,7 +1,5 @@
 """Indexes that are made while the pages run are found; a look that fails keeps those that were found before."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace

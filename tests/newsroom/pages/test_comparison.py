@@ -1,7 +1,5 @@
 """Which two models are compared, by the indexes of a lake."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from types import SimpleNamespace

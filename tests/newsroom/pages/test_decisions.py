@@ -1,7 +1,5 @@
 """Decisions on the pages, without a script: what is written, what is shown again, and what is refused."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path
@@ -74,7 +72,6 @@ def test_what_a_page_does_not_show_cannot_be_decided(newsroom: Newsroom) -> None
         page = searched(client, ARTICLE, index=newsroom.news)
         image = shown(page.text)[0]
         right = button(page.text, image, "choose")
-        assert right is not None
         middle = len(right["shown"]) // 2
         changed = (
             right["shown"][:middle] + ("A" if right["shown"][middle] != "A" else "B") + right["shown"][middle + 1 :]
@@ -137,7 +134,6 @@ def test_a_stale_tab_undoes_nothing(newsroom: Newsroom) -> None:
 def test_undo_puts_back_what_stood_and_says_what_it_does(newsroom: Newsroom) -> None:
     def undo(page: httpx.Response) -> httpx.Response:
         form = re.search(r'name="number" value="(\d+)"><input type="hidden" name="then" value="([^"]*)"', page.text)
-        assert form is not None
         return client.post("/decisions/undo", data={"number": form[1], "then": html.unescape(form[2])})
 
     def standing(page: httpx.Response) -> list[str]:

@@ -1,7 +1,5 @@
 """Numbers for Prometheus: what the pages answered, what a lake says, and that they are nobody's without a token."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from datetime import datetime

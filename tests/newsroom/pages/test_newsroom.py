@@ -1,7 +1,5 @@
 """The article page over HTTP alone, as a browser without a script uses it: forms and links, against the library."""
 
-from __future__ import annotations
-
 import html
 import re
 from dataclasses import replace
@@ -94,7 +92,6 @@ def test_facets_and_conditions_leave_what_they_say(newsroom: Newsroom) -> None:
     with newsroom.client() as client:
         page = ranked(newsroom, client, TEXTS, n="96")
         facet = re.search(r'<a id="f-date-1" href="([^"]*)">(\d+)</a> <span class="number">(\d+)</span>', page.text)
-        assert facet is not None
         year, number = facet[2], facet[3]
         of_year = client.get(html.unescape(facet[1]))
         dates = re.findall(r'class="note credit">[^<]*· (\d{4})-\d\d', of_year.text)
@@ -129,7 +126,6 @@ def test_pictures_refine_and_are_queries(newsroom: Newsroom, archive: Archive) -
 
 
 def test_a_word_says_how_near_a_picture_is_and_numbers_are_under_more(newsroom: Newsroom, archive: Archive) -> None:
-    assert archive.index.confidence is not None
     found = archive.search(**TEXTS, language="de", top=12, rank_by=RankBy.VISUAL)  # type: ignore[arg-type]
     curve = archive.index.confidence.any_of_first
     shares = curve.probability(np.array([each.similarity for each in found.images]))
@@ -208,7 +204,6 @@ def test_a_picture_is_shown_alone_with_all_that_is_known_and_leads_on(newsroom: 
         assert chosen.url == alone.url.copy_with(fragment=f"decide-{images[1][:12]}")
         assert 'data-standing="choose"' in chosen.text and "Chosen (1)" in chosen.text
         copy = re.search(r'<img src="(/pictures/[^"]*)"', alone.text)
-        assert copy is not None
         jpeg = client.get(html.unescape(copy[1]))
         assert jpeg.content.startswith(b"\xff\xd8\xff") and jpeg.headers["content-type"] == "image/jpeg"
         assert jpeg.headers["cache-control"] == "private, max-age=600"

@@ -1,7 +1,5 @@
 """Pictures beside paragraphs: the model's proposal, and moves by address."""
 
-from __future__ import annotations
-
 import io
 import re
 from itertools import chain

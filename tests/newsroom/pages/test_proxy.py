@@ -1,7 +1,5 @@
 """The pages behind a real nginx: TLS, below a path, `Host` kept, the visitor's name in a header."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """An article is read once, whichever process searches for it; and a part's footer once, whichever picture is shown."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow.parquet as pq

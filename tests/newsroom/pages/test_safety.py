@@ -1,7 +1,5 @@
 """Who may come in, what a write must carry, and how much a request may take."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """What a page shows, made by hand: words and their shares, folded pictures, names, languages, addresses."""
 
-from __future__ import annotations
-
 import re
 import string
 from pathlib import Path

@@ -254,7 +254,6 @@ def test_a_document_is_drawn_with_the_links_that_the_model_predicts(site: Site) 
     for s, i in pairs:
         assert f"sentence {s + 1} – image {i + 1}, similarity {matrix[s, i]:.2f}, probability" in text
     picture = re.search(r'<img src="(/pictures/[^"]*)"', text)
-    assert picture is not None
     answer = httpx.get(site.url + picture[1].replace("&amp;", "&"))
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/jpeg")
     assert "max-age" in answer.headers["cache-control"] and answer.content[:2] == b"\xff\xd8"
@@ -336,7 +335,6 @@ def test_a_correction_is_a_decision_in_the_log(site: Site) -> None:
 
 def _raw(site: Site) -> list[dict[str, Any]]:
     path = site.folder.local
-    assert path is not None
     rows: list[dict[str, Any]] = pq.read_table(path / "documents" / "test").select(["id", "images"]).to_pylist()
     return rows
 
@@ -647,7 +645,6 @@ def test_the_command_prints_the_address_of_the_page_and_serves_it(site: Site, tm
         f"sqlite:///{tmp_path}/log",
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         address = process.stdout.readline().partition(",")[0]
         try:
             assert "/labels/synthetic/v1/first-1?count=50&seed=0&by=Zo%C3%AB" in address

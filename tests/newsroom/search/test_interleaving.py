@@ -1,7 +1,5 @@
 """Team-draft interleaving: Radlinski 2008's rules, no bias, and results by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

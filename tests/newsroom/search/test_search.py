@@ -154,7 +154,6 @@ def test_probabilities_are_those_of_validation_texts_in_this_index(
     documents = read_split(manifest, folder, Split.VAL, Columns(images=None, sentences=None, links=True))
     best, is_found, right = [], [], []
     for number, links in enumerate(documents.links or ()):
-        assert links is not None
         for sentence in sorted(set(links[:, 0].tolist())):
             cosines = vectors @ texts[documents.texts[documents.sentences.rows(number)][sentence]]
             first = np.argsort(-cosines)[:10]
@@ -383,7 +382,6 @@ def test_relations_refine_and_say_what_to_expect(model: LinkModel, lake: Lake, i
     torch.manual_seed(1)
     related = LinkModel(replace(model.card, relations=("story", "visible")), model.vocabulary).eval()
     related.load_state_dict(model.state_dict(), strict=False)
-    assert related.relations is not None
     with torch.no_grad():
         related.relations.affine.weight.mul_(30)
     folder = build_index(related, lake, "synthetic", uri=URI, name="r-1", say=lambda line: None).folder

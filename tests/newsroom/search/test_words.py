@@ -1,7 +1,5 @@
 """BM25 over what is known of pictures: scores worked by hand, how words are compared, which words count, filters."""
 
-from __future__ import annotations
-
 from collections import Counter
 from math import log
 from pathlib import Path

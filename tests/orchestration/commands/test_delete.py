@@ -1,7 +1,5 @@
 """`multilink datasets delete`: an old version goes with what was made of it, unless somebody needs it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

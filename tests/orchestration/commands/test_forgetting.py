@@ -1,7 +1,5 @@
 """The commands: takedown and forget, with models in a real registry; text and JSON."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -253,6 +251,5 @@ def test_forget_reaches_what_editors_decided_and_labelled(lake: Lake) -> None:
         log.decide(Decision(action=Action.CHOOSE, image=image, **of), ranking)
     assert values(lake, "lake", "forget", "p3")["on_pages"] == 3
     assert "the pages' database of this lake" in run(lake, "lake", "forget", "p3", "--yes").splitlines()[-1]
-    assert lake.root.local is not None
     left = b"".join(path.read_bytes() for path in lake.root.local.rglob("*") if path.is_file())
     assert image.encode() not in left and SECRET.encode() not in left

@@ -1,7 +1,5 @@
 """`multilink open`: where the demo's report and links are, in the browser of a screen where there is one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from forked import clean_environment, start

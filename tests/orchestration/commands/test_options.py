@@ -1,7 +1,5 @@
 """Options that are checked before anything heavy is imported."""
 
-from __future__ import annotations
-
 import inspect
 import socket
 import threading

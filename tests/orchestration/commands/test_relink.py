@@ -1,7 +1,5 @@
 """The command relink, from shards of a corpus to documents with both assignments, and from a version of a lake."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Settings as a newcomer finds them: every one is listed with its value, its choices and what it means."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

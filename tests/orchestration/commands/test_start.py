@@ -1,7 +1,5 @@
 """Help and mistakes are answered before anything heavy is imported: what is loaded is compared, no clock is read."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

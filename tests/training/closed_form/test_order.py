@@ -112,7 +112,6 @@ def test_a_file_and_a_data_set_give_the_same_numbers(tmp_path: Path, name: str) 
     model = LinkModel.load(lakes.learn(config, lake, tmp_path / name))
     shown, embedded = embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)
     assert model.steps is not None and model.steps.order is not None and model.steps.order.any()
-    assert shown.sentence_vectors is not None
     for number, (rows, places) in enumerate(zip(shown.sentences, shown.images, strict=True)):
         given = GivenDocument(
             texts=shown.texts[rows],

@@ -57,14 +57,12 @@ def test_a_split_is_what_was_written(made: dict, lake: Lake) -> None:
         document = by_id[key]
         sentences = slice(*found.sentences.offsets[row : row + 2])
         assert found.texts[sentences] == tuple(sentence.text for sentence in document.sentences)
-        assert found.sentence_vectors is not None
         expected = made[Split.TRAIN].sentence_vectors[key].astype(np.float16)
         assert np.array_equal(found.sentence_vectors[sentences], expected)
         images = found.image_rows[slice(*found.images.offsets[row : row + 2])]
         assert [found.image_hashes[image] for image in images] == [image.hash for image in document.images]
         vectors = [made[Split.TRAIN].image_vectors[image.hash].astype(np.float16) for image in document.images]
         assert np.array_equal(found.image_bank[images], np.stack(vectors))
-        assert found.links is not None
         assert sorted(map(tuple, found.links[row])) == [(link.sentence, link.image) for link in document.links]
 
 
@@ -115,7 +113,6 @@ def test_training_links_are_not_read(lake: Lake, tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(pq.ParquetFile, "read", spy)
     data = load_training_data(lake, "synthetic", CONFIG.reading)
-    assert data.validation is not None
     training, validation = lakes.whole(data.training), lakes.whole(data.validation)
     assert training.links is None and validation.links is not None
     assert {split for split, _ in projected} == {"train", "val", "images"}
@@ -180,7 +177,6 @@ def test_links_keep_their_three_states(made: dict, tmp_path: Path) -> None:
     states = (replace(documents[0], links=None), replace(documents[1], links=()), documents[2])
     lake = lakes.write_lake(tmp_path, {Split.TRAIN: replace(made[Split.TRAIN], documents=states)}, shards=1)
     links = read_split(*opened(lake), Split.TRAIN, Columns(links=True)).links
-    assert links is not None
     assert links[0] is None and links[1] is not None and links[2] is not None
     assert links[1].shape == (0, 2) and len(links[2])
 
@@ -283,7 +279,6 @@ def test_several_columns_are_read_as_one_vector(tmp_path: Path) -> None:
     }
     both = read_split(manifest, folder, Split.TRAIN, Columns(images="noisy-names+image-test", sentences="all"))
     assert both.image_bank.tolist() == np.hstack([single["noisy-names"], single["image-test"]]).tolist()
-    assert both.sentence_vectors is not None
     assert both.sentence_vectors.shape[1] == 12 + 8
     assert Columns(images="all", sentences="all").resolved(manifest).images == "image-test+noisy-names"
     with pytest.raises(ConfigError, match=r"data.image_features = 'image-test\+other': other is not in the data set"):

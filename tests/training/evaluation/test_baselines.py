@@ -45,7 +45,6 @@ def documents(first: str = "a Beagle") -> DocumentSet:
 
 def test_images_are_means_of_their_likeliest_labels() -> None:
     bank = documents().classes
-    assert bank is not None
     assert np.allclose(class_means(bank, VECTORS, k=1, dimensions=3)[1], [0, 0.9, 0.3])
     two = class_means(bank, VECTORS, k=2, dimensions=3)
     assert np.allclose(two[0], [0.95, 0.05, 0])

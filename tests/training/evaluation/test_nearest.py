@@ -218,7 +218,6 @@ def columns() -> Columns:
 
 def distances(documents: DocumentSet, number: int, side: Side, texts: int | None = None) -> np.ndarray:
     """Return the distances of the sentences of one document and the images of another (infinite where unknown)."""
-    assert documents.after_sentence is not None
     numbers = documents.sentence_numbers[documents.sentences.rows(number if texts is None else texts)]
     places = documents.after_sentence[documents.images.rows(number)].astype(float)
     places[places == UNKNOWN_PLACE] = np.inf

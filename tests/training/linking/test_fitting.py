@@ -43,7 +43,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[LinkModel, Docume
 
 
 def given(documents: DocumentSet) -> Iterator[GivenDocument]:
-    assert documents.sentence_vectors is not None
     for number, (rows, places) in enumerate(zip(documents.sentences, documents.images, strict=True)):
         yield GivenDocument(
             id=documents.ids[number],

@@ -96,7 +96,6 @@ def given(lake: Lake, model: LinkModel) -> Iterator[GivenDocument]:
     data = model.card.data
     for number, sentences in enumerate(rows.sentences):
         images = rows.image_rows[rows.images.rows(number)]
-        assert rows.sentence_vectors is not None and rows.regions is not None and rows.image_jpegs is not None
         yield GivenDocument(
             id=rows.ids[number],
             texts=rows.texts[sentences],
@@ -176,14 +175,12 @@ def test_links_have_relations_and_are_chosen_by_refined_similarities(below: floa
     model = model_of(config, lake)
     torch.manual_seed(1)
     model = LinkModel(replace(model.card, relations=("story", "visible")), model.vocabulary).eval()
-    assert model.relations is not None
     with torch.no_grad():
         model.relations.affine.weight.mul_(30)
     refine = None if below is None else RefineConfig(below=below, weight=3.0)
     documents, differing = list(given(lake, model)), 0
     linker = Linker(model=model, uri="m", options=LinkOptions(refine=refine))
     for document, found in zip(documents, linker.link_given(documents), strict=True):
-        assert isinstance(found, LinkedDocument)
         [vectors] = model.embed(model.read([document]))
         with torch.no_grad():
             crossed = [

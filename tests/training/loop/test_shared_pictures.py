@@ -1,7 +1,5 @@
 """Documents that share pictures, in several shards: later shards show nothing that the first has not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -57,7 +57,6 @@ def small(name: str, *settings: str) -> TrainConfig:
 
 def table(model: LinkModel) -> dict[str, torch.Tensor]:
     (name,) = model.word_tables
-    assert model.vocabulary is not None
     return dict(zip(model.vocabulary.words, model.state_dict()[name], strict=False))
 
 

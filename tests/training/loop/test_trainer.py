@@ -137,7 +137,6 @@ def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(tmp_path
     model = LinkModel.load(train_on(shown, config, tmp_path / "c").model)
     assert model.relations is not None and model.card.relations == ("action", "story")
     documents = lakes.whole(load_training_data(shown, "synthetic", config.reading).training)
-    assert documents.relations is not None
     labels = label_matrix(documents.relations, model.card.relations)
     assert np.isnan(labels).sum() == 6
     assert model.relations.weights.tolist() == pytest.approx((1 / np.nanmean(labels, axis=0)).tolist())
@@ -149,7 +148,6 @@ def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(tmp_path
 
 def test_relations_of_validation_are_not_read(tmp_path: Path) -> None:
     data = load_training_data(pairs(tmp_path), "synthetic", COHERENT.reading)
-    assert data.validation is not None
     training, validation = lakes.whole(data.training), lakes.whole(data.validation)
     assert training.relations is not None and training.links is None
     assert validation.relations is None
@@ -286,7 +284,6 @@ def test_which_epoch_is_kept(data: TrainingData, tmp_path: Path, select: Select)
 
 def test_ranks_are_of_own_image_sets_among_documents_that_share_nothing(data: TrainingData) -> None:
     model, split = new_model(FROZEN, data, Context()), data.validation
-    assert split is not None
     found = validate(model, split, Context(), epoch=1)
     documents = lakes.whole(split)
     vectors, texts = model.embed(documents), [set(documents.texts[rows]) for rows in documents.sentences]

@@ -123,10 +123,8 @@ def _step(processes: Mapping[str, "subprocess.Popen[str]"], *, start: bool = Tru
     """Let every process go on at once, and return the line each prints."""
     for process in processes.values():
         if start:
-            assert process.stdin is not None
             process.stdin.write("go\n")
     lines = {}
     for version, process in processes.items():
-        assert process.stdout is not None
         lines[version] = process.stdout.readline().strip()
     return lines

@@ -41,7 +41,6 @@ def evaluated(
 
 
 def table(report: EvaluationReport | None) -> dict[tuple[str, str], object]:
-    assert report is not None
     return {(row.measure, row.metric): row for row in report.rows if not row.group}
 
 
@@ -146,7 +145,6 @@ def test_named_columns_are_scored_as_they_are(client: mlflow.MlflowClient, train
     assert found.note == "zero-shot, text-test and image-test"
     manifest, folder = read_manifest(lake, "synthetic")
     documents = read_split(manifest, folder, "test", Columns(images="auto", sentences="text-test", links=True))
-    assert documents.sentence_vectors is not None and documents.links is not None
     texts, bank = (
         rows.astype(float) / np.linalg.norm(rows.astype(float), axis=1, keepdims=True)
         for rows in (documents.sentence_vectors, documents.image_bank)

@@ -57,7 +57,6 @@ def test_a_copy_has_all_that_the_original_has(
 ) -> None:
     register_model(trained)
     original = find_version(client, "linker", "1")
-    assert original.run_id is not None
     client.log_param(original.run_id, "training.epochs", "4")
     for step, value in enumerate((0.5, 0.25)):
         client.log_metric(original.run_id, "train_loss", value, step=step)
@@ -84,7 +83,6 @@ def test_a_copy_has_all_that_the_original_has(
     folders = [_files(client, "1", tmp_path / "one"), _files(target, "1", tmp_path / "two")]
     assert folder_digest(folders[0]) == folder_digest(folders[1]) == digest
     assert (folders[1] / "report" / "index.html").read_text() == "<p>87 AUC</p>"
-    assert arrived.run_id is not None
     run = target.get_run(arrived.run_id)
     assert run.info.status == "FINISHED" and run.data.params == {"training.epochs": "4"}
     history = target.get_metric_history(arrived.run_id, "train_loss")

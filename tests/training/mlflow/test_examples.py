@@ -19,7 +19,6 @@ def test_examples_of_an_evaluation_show_the_concepts_of_their_images(trained: Pa
     evaluation = judge_model(LinkModel.load(trained), lake, "synthetic").evaluation
     documents = read_split(manifest, folder, Split.TEST, Columns(regions="boxes-test"))
     regions = documents.regions
-    assert regions is not None
     groups = example_groups(evaluation, manifest, folder, Split.TEST, regions="boxes-test")
     assert sum(map(len, groups.values())) > 2
     for shown in (each for group in groups.values() for each in group):

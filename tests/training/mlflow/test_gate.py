@@ -169,7 +169,6 @@ def test_a_candidate_meets_the_best_champion_too_and_later_ones_a_stricter_inter
     assert [check.name for check in fallen.checks if not check.is_passed] == ["best champion"]
     assert "worse than the best champion" in fallen.reasons[2]
     first, fifth = (_checks(decide(replace(contest, attempt=k)))["champion"].measured for k in (1, 5))
-    assert first is not None and fifth is not None
     assert first.low > fifth.low
     assert fifth == difference_interval(contest.differences(_scores(champion)), level=0.995)
 
@@ -193,7 +192,6 @@ def test_models_that_read_different_texts_are_compared_on_what_both_could_score(
     )
     assert decision.is_promoted and decision.documents == 30
     difference = _checks(decision)["champion"].measured
-    assert difference is not None
     assert difference.mean == np.mean([ours[f"d{n}"].auc - theirs[f"d{n}"].auc for n in range(30, 60)])
     apart = {f"other {name}": score for name, score in theirs.items()}
     refused = decide(Contest(dataset="news@v1", split="val", candidate=ours, rivals={"champion": apart}))

@@ -46,7 +46,6 @@ def test_the_table_is_kept_with_the_run_and_beside_the_report(
 ) -> None:
     register_model(trained)
     summary = evaluated(client, registry_lake)
-    assert summary.report is not None
     run_id = str(find_version(client, "linker", "1").run_id)
     kept = client.download_artifacts(run_id, "evaluation/synthetic-v1-test/evaluation.parquet", str(tmp_path))
     page = run_report(summary, lake=registry_lake.root.uri, directory=tmp_path, tracking=client.tracking_uri)
@@ -73,7 +72,6 @@ def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path
     judged = judge_model(model, registry_lake, "synthetic")
     manifest, folder = read_manifest(registry_lake, "synthetic")
     documents = read_split(manifest, folder, "test", Columns(images="auto", sentences="text-test", links=True))
-    assert documents.links is not None and documents.sentence_vectors is not None
     assert judged.evaluation.mean == score_documents(judged.evaluation.matrices, documents.links).means()
     rows = {(row.measure, row.metric, row.group): row for row in judged.rows}
     assert len(rows) == len(judged.rows)
@@ -160,7 +158,6 @@ def test_without_validation_links_the_reason_is_said(trained: Path, tmp_path: Pa
 def linkable(lake: Lake) -> list[GivenDocument]:
     manifest, folder = read_manifest(lake, "synthetic")
     documents = read_split(manifest, folder, "test", Columns(images="auto", sentences="text-test"))
-    assert documents.sentence_vectors is not None
     found = []
     for place, name in enumerate(documents.ids):
         sentences = slice(*documents.sentences.offsets[place : place + 2])

@@ -93,7 +93,6 @@ def served(
     options = ["--model", "linker", "--port", "0", "--tracking-uri", client.tracking_uri]
     process = subprocess.Popen([*COMMAND, "serve", *options], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     try:
-        assert process.stdout is not None
         line = process.stdout.readline()
         found = re.fullmatch(r"models:/linker/1 at (http://127\.0\.0\.1:\d+), until Ctrl-C\n", line)
         assert found is not None, line

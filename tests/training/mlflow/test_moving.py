@@ -1,7 +1,5 @@
 """A workspace that is moved is mended, and one that is copied never reads the files of the first."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -28,7 +28,6 @@ Register = Callable[[Path], str]
 def _documents(model: LinkModel) -> list[GivenDocument]:
     """Documents of different sizes, one without images, one with nothing."""
     data = model.card.data
-    assert data.sentence_dimensions is not None
     numbers = np.random.default_rng(0)
     return [
         GivenDocument(
@@ -43,7 +42,6 @@ def _documents(model: LinkModel) -> list[GivenDocument]:
 def _frame(documents: list[GivenDocument]) -> pd.DataFrame:
     rows = []
     for document in documents:
-        assert document.sentence_vectors is not None
         vectors = {
             "sentence_vectors": document.sentence_vectors.astype(float).tolist(),
             "image_vectors": document.image_vectors.astype(float).tolist(),

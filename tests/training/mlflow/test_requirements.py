@@ -1,7 +1,5 @@
 """A registered model names what it needs: it loads and answers in an environment of those packages alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import venv

@@ -1,7 +1,5 @@
 """Training what was trained, stopped, or is being trained elsewhere; on a file and on a server, after a promotion."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -92,7 +90,6 @@ def elsewhere(client: mlflow.MlflowClient, registry_lake: Lake) -> Iterator[tupl
     """Another process that trains, stopped before its first epoch until it is given a line; and its run."""
     command = [sys.executable, "-c", TRAINS, registry_lake.root.uri, client.tracking_uri, *SMALL]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         try:
             yield process, process.stdout.readline().strip()
         finally:
@@ -117,7 +114,6 @@ def test_a_run_that_another_process_trains_is_waited_for_and_not_resumed(
     def on_line(line: str) -> None:
         said.append(line)
         if "waiting" in line:
-            assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
 

@@ -451,7 +451,6 @@ def test_no_way_into_a_model_leads_past_its_statements(signing: Workspace, monke
     monkeypatch.delenv("MULTILINK_TRUST")
     outcomes(None)
     promotion = record_of(client, "linker").promotion("1")
-    assert promotion is not None
     decision = {**promotion.decision, "policy": {"forget_within_days": 0}}
     evidence = {name: promotion.predicate[name] for name in ("files", "calibration", "trained_on", "judged_on")}
     change_champion(client, record_of(client, "linker"), ("1",), decision=decision, **evidence)
@@ -610,7 +609,6 @@ def test_the_calibration_is_that_of_the_promotion(signing: Workspace, monkeypatc
     _opens(signing)
     (path,) = (signing.folder / "mlartifacts").rglob("calibration.json")
     at = re.search(rb'"intercept": -?\d', path.read_bytes())
-    assert at is not None
     with _flipped(path, at.end() - 1):
         for check in (signing.verify, lambda: _opens(signing)):
             with pytest.raises(

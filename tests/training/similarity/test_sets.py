@@ -27,7 +27,6 @@ def similarity_of(kind: str, k: str = "min", combine: str = "sum", matching: str
     settings = {"k": k, "combine": combine, "matching": matching}
     part = find_part(SIMILARITIES, kind)
     found = part(**{name: value for name, value in settings.items() if hasattr(part, name)})
-    assert isinstance(found, SetSimilarity)
     return found
 
 
@@ -173,7 +172,6 @@ def test_gradient_is_the_derivative(kind: str) -> None:
 def test_ap_gradient_reaches_selected_entries_alone() -> None:
     matrix = MATRIX.clone().requires_grad_()
     set_similarity(matrix, "ap").backward()
-    assert matrix.grad is not None
     assert torch.equal(matrix.grad, torch.tensor([[0.5, 0.0, 0.0], [0.0, 0.5, 0.0]]))
 
 

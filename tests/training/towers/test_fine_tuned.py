@@ -168,7 +168,6 @@ def test_features_are_batch_normalised_before_the_map_where_that_is_set() -> Non
     expected = tower.affine(reference(tower.train().cnn((pixels / 255 - mean) / deviation)))
     torch.manual_seed(3)
     assert torch.allclose(tower(rows), nn.functional.normalize(expected, dim=1), atol=1e-4)
-    assert tower.norm is not None and tower.norm.running_mean is not None
     assert torch.allclose(tower.norm.running_mean, reference.running_mean, atol=1e-5)  # type: ignore[arg-type]
 
 

@@ -49,7 +49,6 @@ def reference_layer(layer: TransformerLayer) -> nn.TransformerEncoderLayer:
 
 def padded_transformer(transformer: Transformer, padded_NLD: Tensor, is_padding_NL: Tensor) -> Tensor:
     for layer in transformer.layers:
-        assert isinstance(layer, TransformerLayer)
         padded_NLD = reference_layer(layer)(padded_NLD, src_key_padding_mask=is_padding_NL)
     return padded_NLD
 
@@ -181,7 +180,6 @@ def test_regions_equal_one_image_at_a_time(concepts: bool, layers: int) -> None:
             no_padding = torch.zeros((1, len(tokens)), dtype=torch.bool)
             pooled = padded_transformer(tower.transformer, tokens[None], no_padding)[0].mean(0)
         else:
-            assert tower.score is not None
             pooled = (tower.score(tokens).softmax(0) * tokens).sum(0)
         assert torch.allclose(together[image], pooled / pooled.norm(), atol=1e-5)
 
