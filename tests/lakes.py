@@ -304,13 +304,14 @@ def _image_row(key: str, vector: np.ndarray, *, is_rich: bool) -> dict[str, obje
         {"box": [0.0, 0.0, 1.0, 1.0], "label": f"thing{number}", "score": 1 / (1 + number), "vector": list(shifted)}
         for number, shifted in enumerate(np.roll(vector, shift).astype(np.float16) for shift in range(REGIONS_EACH))
     ]
-    return row | {f"regions.{DETECTOR}": regions, "jpeg": _jpeg(key)}
+    return row | {f"regions.{DETECTOR}": regions, "jpeg": jpeg(int(key[:8], 16))}
 
 
-def _jpeg(key: str) -> bytes:
-    blocks = np.random.default_rng(int(key[:8], 16)).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+def jpeg(seed: int, size: tuple[int, int] = (256, 256)) -> bytes:
+    """Return a picture of coarse blocks, another one for each seed."""
+    blocks = np.random.default_rng(seed).integers(0, 255, (8, 8, 3), dtype=np.uint8)
     buffer = io.BytesIO()
-    PIL.Image.fromarray(blocks).resize((256, 256)).save(buffer, "JPEG")
+    PIL.Image.fromarray(blocks).resize(size).save(buffer, "JPEG")
     return buffer.getvalue()
 
 

@@ -20,6 +20,11 @@ from training.mlflow.runs import connect
 from training.promotions.record import CHANGED, Record
 
 DATABASE = "mlflow.db"
+Register = Callable[[Path], str]  # registers the model of a folder; the version is returned
+
+
+def aliases_of(client: mlflow.MlflowClient, name: str = "linker") -> dict[str, str]:
+    return {alias: str(version) for alias, version in client.get_registered_model(name).aliases.items()}
 
 
 def change_champion(

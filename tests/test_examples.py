@@ -18,6 +18,7 @@ import torch
 from forked import Outcome, clean_environment, start
 from packaging.requirements import Requirement
 
+from schemas.errors import ConfigError
 from schemas.plugins import OBJECTIVES, Group, find_part, load_plugin, part_names, plugins, requirement
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -246,53 +247,55 @@ def test_a_model_requires_the_package_of_each_of_its_parts(
     assert own == f"multilink-parts @ {(installed / 'source').as_uri()}"
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("objective.name=missing", "multilink.objectives 'missing' = broken_parts:Missing of broken-parts 1.0: "),
-        ("objective.temperature=1", "unknown key 'objective.temperature'"),
-        ("objective.name=no-losses", "objective.name = 'no-losses': NoLosses does not define losses"),
-        ("text.name=no-tower", "expected a dataclass whose name is 'no-tower' by default"),
-    ],
-)
-def test_a_broken_part_is_one_clear_error_where_it_is_used(
-    tmp_path: Path, on_path: Callable[[Path], None], change: str, words: str
-) -> None:
-    from schemas.errors import ConfigError
+def changed(setting: str) -> object:
     from schemas.overrides import override
     from training.recipes import recipe
 
-    broken(tmp_path)
-    on_path(tmp_path)
-    override(recipe("tiny"), ["objective.name=cross-document", "text.name=sentence"])  # what is not used does no harm
-    with pytest.raises(ConfigError, match=r".") as caught:
-        override(recipe("tiny"), [change])
-    assert words in str(caught.value)
+    return override(recipe("tiny"), [setting])
 
 
-def test_a_broken_objective_extractor_and_source(tmp_path: Path, on_path: Callable[[Path], None]) -> None:
-    from pipelines.config import recipe
+def column(name: str) -> object:
     from pipelines.features.catalogue import extractors
     from pipelines.settings import FeaturesConfig
-    from schemas.errors import ConfigError
-    from training.config import objective
 
+    return extractors([name], "images", FeaturesConfig())
+
+
+def data_set(name: str) -> object:
+    from pipelines.config import recipe
+
+    return recipe(name)
+
+
+@pytest.mark.parametrize(
+    ("use", "name", "words"),
+    [
+        (changed, "objective.name=missing", "multilink.objectives 'missing' = broken_parts:Missing of broken-parts"),
+        (changed, "objective.temperature=1", "unknown key 'objective.temperature'"),
+        (changed, "objective.name=no-losses", "objective.name = 'no-losses': NoLosses does not define losses"),
+        (changed, "objective.name=no-class", "expected a dataclass whose name is 'no-class' by default"),
+        (changed, "text.name=no-tower", "expected a dataclass whose name is 'no-tower' by default"),
+        (column, "no-entry", "expected an Entry of the catalogue for each column, by name"),
+        (data_set, "no-build", ": expected functions that return a BuildConfig, by name"),
+        (data_set, "raises", ": RuntimeError: no licence key"),
+    ],
+)
+def test_a_broken_part_is_one_clear_error_where_it_is_used(
+    tmp_path: Path, on_path: Callable[[Path], None], use: Callable[[str], object], name: str, words: str
+) -> None:
     broken(tmp_path)
     on_path(tmp_path)
-    with pytest.raises(
-        ConfigError, match=r"'no-class' = broken_parts:WORD.*expected a dataclass whose name is 'no-class'"
-    ):
-        objective("no-class")
-    with pytest.raises(ConfigError, match="expected an Entry of the catalogue for each column, by name"):
-        extractors(["no-entry"], "images", FeaturesConfig())
-    with pytest.raises(ConfigError, match=r"'no-build' = .*: expected functions that return a BuildConfig, by name"):
-        recipe("no-build")
-    with pytest.raises(ConfigError, match=r"'raises' = .*: RuntimeError: no licence key"):
-        recipe("raises")
+    changed("objective.name=cross-document")  # what is not used does no harm
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        use(name)
+
+
+def test_a_name_that_another_package_has_is_told(tmp_path: Path, on_path: Callable[[Path], None]) -> None:
+    broken(tmp_path)
     write_entry_points(tmp_path, "rival", {"multilink.objectives": {"missing": "elsewhere:Missing"}})
     on_path(tmp_path)
     with pytest.raises(ConfigError, match="another package has this name, too: "):
-        objective("missing")
+        changed("objective.name=missing")
 
 
 def test_a_module_in_a_groups_folder_is_found_by_itself(tmp_path: Path, on_path: Callable[[Path], None]) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from PIL import Image, ImageDraw
+from coloured_shapes import write_documents
+from PIL import Image
 
 import multilink
 from orchestration.inference.documents import link_file
@@ -24,13 +25,6 @@ from schemas.errors import UsageError
 from schemas.links import PredictedLink
 
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
-COLOURS = ("red", "green", "blue", "yellow", "black", "white")
-
-
-def picture(number: int, colour: str) -> Image.Image:
-    found = Image.new("RGB", (96 + number, 96), "grey")
-    ImageDraw.Draw(found).ellipse((10, 10 + number, 70, 60 + number), fill=colour)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -38,19 +32,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, template: Path) -> Path:
     """Return a folder with sixteen documents and an empty store."""
     folder = tmp_path_factory.mktemp("own")
     shutil.copy(template, folder / "mlflow.db")
-    lines = []
-    for number in range(16):
-        colours = [COLOURS[(number + place) % 6] for place in range(3)]
-        for place, colour in enumerate(colours):
-            picture(number, colour).save(folder / f"{number}-{place}.png")
-        sentences = [f"This is a {colour} ball." for colour in colours]
-        images = [{"path": f"{number}-{place}.png"} for place in range(3)]
-        split = "train" if number < 12 else "val"
-        links = [[place, place] for place in range(3)]
-        record = {"id": f"d{number}", "sentences": sentences, "images": images, "links": links, "split": split}
-        lines.append(json.dumps(record))
-    (folder / "documents.jsonl").write_text("\n".join(lines) + "\n")
-    return folder
+    return write_documents(folder, count=16, trained=12).parent
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +187,9 @@ def test_a_notebook_draws_links_with_their_pictures() -> None:
         PredictedLink("document", 1, 0, 0.5, 2, "m", probability=0.876, text="Another."),
         PredictedLink("document", 2, 0, 0.4, 3, "m", word="fair", text="A third."),
     ]
-    drawn = multilink.Links(links, [picture(1, "blue"), "https://example.org/a.jpg?a=1&b=2"], caution="why")
+    drawn = multilink.Links(
+        links, [Image.new("RGB", (97, 96), "blue"), "https://example.org/a.jpg?a=1&b=2"], caution="why"
+    )
     assert [link.source for link in drawn] == ["https://example.org/a.jpg?a=1&b=2", None, None]
     assert drawn == [replace(links[0], source="https://example.org/a.jpg?a=1&b=2"), *links[1:]]
     assert drawn._repr_html_().endswith("</table>why")

@@ -21,16 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster.local.cluster import Cluster, running
-from cluster.local.programs import BEAM_JAVA, FLINK, SPARK, VERSITYGW, Engine
-from cluster.local.settings import SPLITS
-
-from orchestration.demo.recorded_web import scraping
-from schemas.errors import UsageError
-from schemas.lake import Lake
-from schemas.manifest import read_manifest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from bench import (
     COMMAND_TIMEOUT_S,
     LAKE,
@@ -43,6 +33,14 @@ from bench import (
     summary_of,
     weights_of,
 )
+from cluster.local.cluster import Cluster, running
+from cluster.local.programs import BEAM_JAVA, FLINK, SPARK, VERSITYGW, Engine
+from cluster.local.settings import SPLITS
+
+from orchestration.demo.recorded_web import scraping
+from schemas.errors import UsageError
+from schemas.lake import Lake
+from schemas.manifest import read_manifest
 
 RESULTS = ROOT / "tests" / "cluster" / "RESULTS.md"
 _HEAD = """\

@@ -1,13 +1,9 @@
 """A control plane for all tests of `tests/infra` that need one, and the chart installed on it."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parent))
 from control_plane import ControlPlane, started
 from programs import CHART, FOLDER, NAMESPACE, NEEDED, RELEASE
 

@@ -17,10 +17,12 @@ import dagster as dg
 import kubernetes
 import pytest
 import yaml
+from control_plane import ControlPlane, running
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.launcher import LaunchRunContext, WorkerStatus
 from dagster._core.origin import DEFAULT_DAGSTER_ENTRY_POINT, JobPythonOrigin, RepositoryPythonOrigin
 from forked import clean_environment
+from programs import ACCOUNT, CHART, INFRA, NAMESPACE, NEEDED, RELEASE, built, objects, template
 from servers import wait_for
 
 from schemas.documents import Split
@@ -30,10 +32,6 @@ from training.mlflow.tracked_training import run_train
 from training.promotions.keys import make_key, public_path
 from training.promotions.proof import keys_of, prove
 from training.promotions.record import read_record
-
-sys.path.insert(0, str(Path(__file__).parent))
-from control_plane import ControlPlane, running
-from programs import ACCOUNT, CHART, INFRA, NAMESPACE, NEEDED, RELEASE, built, objects, template
 
 pytestmark = pytest.mark.infra
 SMALL = ("dimensions=16", "training.epochs=4", "training.learning_rate=0.01", "text.dropout=0", "image.dropout=0")

@@ -1,19 +1,16 @@
 """The chart by the programs that read it: helm, and the parsers of what its pods start."""
 
-import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from commands import parse
 from dagster._core.instance.ref import InstanceRef
+from programs import CHART, NEEDED, RELEASE, helm, objects, template
 
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, RayWhere, Settings, read_settings
-
-sys.path.insert(0, str(Path(__file__).parent))
-from commands import parse
-from programs import CHART, NEEDED, RELEASE, helm, objects, template
 
 DEPLOYMENTS = ("webserver", "daemon", "code", "mlflow", "pages")
 

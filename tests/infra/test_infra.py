@@ -18,15 +18,13 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from commands import parse
 
 from orchestration.config import (
     PAGE_VARIABLE,
     SETTINGS_VARIABLE,
 )
 from orchestration.dagster.pipes import job_command
-
-sys.path.insert(0, str(Path(__file__).parent))
-from commands import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 INFRA = ROOT / "infra"

@@ -16,41 +16,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import typer
+from coloured_shapes import write_documents
 from forked import clean_environment, start
-from PIL import Image, ImageDraw
+from released import write_released
 
 from orchestration.cli import run
 from orchestration.interrupts import note_interrupt
 from schemas.errors import BuildError
 
-sys.path.insert(0, str(Path(__file__).parent))
-from released import write_released
-
 Run = Callable[..., Any]
-
-
-def write_documents(folder: Path, *, count: int = 24, extra: tuple[str, ...] = ()) -> Path:
-    """Write documents of three coloured shapes each, named in words."""
-    colours, shapes = ("red", "green", "blue", "yellow", "black"), ("ellipse", "rectangle", "line")
-    lines = []
-    for number in range(count):
-        images, sentences = [], []
-        for place in range(3):
-            colour, shape = colours[(number + place) % 5], shapes[(number * 2 + place) % 3]
-            picture = Image.new("RGB", (96 + number, 96), "white")
-            pen = ImageDraw.Draw(picture)
-            box = (10 + number % 7, 10 + place * 3, 70, 60 + number % 11)
-            getattr(pen, shape)(box, fill=colour, **({"width": 9} if shape == "line" else {}))
-            name = f"{number}-{place}.png"
-            folder.mkdir(parents=True, exist_ok=True)
-            picture.save(folder / name)
-            images.append({"path": name})
-            sentences.append(f"This is a {colour} {shape} on white.")
-        links = [[place, place] for place in range(3)]
-        lines.append(json.dumps({"id": f"d{number}", "sentences": sentences, "images": images, "links": links}))
-    path = folder / "documents.jsonl"
-    path.write_text("\n".join([*lines, *extra]) + "\n", encoding="utf-8")
-    return path
 
 
 @pytest.mark.parametrize(
@@ -154,12 +128,14 @@ def test_from_documents_to_links(within: Run, tmp_path: Path) -> None:
 
     model = check_training(within, tmp_path, reference)
     check_links_of_a_file(within, tmp_path, source, model)
-    check_files_with_faults(within, tmp_path, source, model)
-    check_damage_is_found(within, Path(other.json["path"]))
+    part = Path(other.json["path"]) / "documents" / "train" / "part-00000-of-00001.parquet"
+    part.write_bytes(part.read_bytes()[:-1] + b"?")
+    verified = within("datasets", "verify", "documents", "--deep", "--lake", "lake", "--json")
+    assert (verified.status, verified.json["intact"], len(verified.json["problems"])) == (1, False, 1)
 
 
 def check_training(within: Run, tmp_path: Path, reference: str) -> str:
-    """Train, evaluate and promote a model; return its address."""
+    """Train and evaluate a model, and look whether it would be promoted; return its address."""
     trained = within(
         *("train", "--dataset", reference, "--recipe", "tiny", "--lake", "lake", "--no-report", "--json"),
         *("--set", "training.epochs=2", "--set", "dimensions=64", "--set", "objective.similarity=dc"),
@@ -183,10 +159,6 @@ def check_training(within: Run, tmp_path: Path, reference: str) -> str:
 
     dry = within("promote", "--model", values["model"], "--version", values["version"], "--dry-run", "--json")
     assert dry.json["is_dry_run"] is True
-    moved = within("promote", "--model", values["model"], "--version", values["version"], "--json")
-    assert moved.json["is_promoted"] == dry.json["is_promoted"]
-    assert moved.status == (0 if moved.json["is_promoted"] else 1)
-    assert moved.json["reasons"]
     return model
 
 
@@ -209,34 +181,6 @@ def check_links_of_a_file(within: Run, tmp_path: Path, source: Path, model: str)
     assert linked.json["page"] == "page/index.html" and len(
         re.findall(r'class="probability"[^>]*>(?:strong|fair|weak)<', page)
     ) == len(rows)
-
-
-def check_files_with_faults(within: Run, tmp_path: Path, source: Path, model: str) -> None:
-    """Link a file of which a picture is missing, and one that holds no document."""
-    record = json.loads(source.read_text().splitlines()[0])
-    partly = {**record, "images": [{"path": "gone.png"}, *record["images"]]}
-    (source.parent / "partly.jsonl").write_text(json.dumps(partly) + "\n")
-    files = ("--input", source.parent / "partly.jsonl", "--output", "partly.parquet")
-    linked = within("link", "--model", model, *files, "--json")
-    assert linked.json["failures"] == {"not-found": 1}
-    found = pq.read_table(tmp_path / "partly.parquet").to_pylist()
-    assert {row["source"] for row in found} <= {image["path"] for image in record["images"]}
-    (source.parent / "broken.jsonl").write_text("{\n")
-    files = ("--input", source.parent / "broken.jsonl", "--output", "broken.parquet")
-    linked = within("link", "--model", model, *files)
-    assert linked.status == 1 and "broken.jsonl could be linked" in linked.err
-
-
-def check_damage_is_found(within: Run, folder: Path) -> None:
-    """Change a bit of a version: verify names the file."""
-    part = folder / "documents" / "train" / "part-00000-of-00001.parquet"
-    damaged = bytearray(part.read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    part.write_bytes(damaged)
-    verified = within("datasets", "verify", f"documents@{folder.name}", "--lake", "lake", "--json")
-    assert verified.status == 1
-    assert verified.json["intact"] is False
-    assert len(verified.json["problems"]) == 1
 
 
 @pytest.mark.usefixtures("empty_store")

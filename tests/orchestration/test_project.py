@@ -13,17 +13,23 @@ from schemas.project import FILE
 from training.promotions.keys import key_path, make_key
 
 
-def test_a_workspace_inside_is_kept_by_relative_paths(tmp_path: Path) -> None:
-    remember(
-        tmp_path / "demo",
-        tmp_path,
-        lake=str(tmp_path / "demo" / "lake"),
-        tracking_uri=f"sqlite:///{tmp_path}/demo/mlflow.db",
-        say=print,
-    )
-    found: dict[str, str] = {}
+@pytest.mark.parametrize(
+    ("lake", "tracking_uri", "environment", "expected"),
+    [
+        ("{}/demo/lake", "sqlite:///{}/demo/mlflow.db", {}, ("demo/lake", "sqlite:///demo/mlflow.db")),
+        ("s3://bucket/lake", "http://mlflow:5000", {}, ("s3://bucket/lake", "http://mlflow:5000")),
+        ("s3://bucket/lake", "http://mlflow:5000", {"MULTILINK_LAKE": "own"}, ("own", "http://mlflow:5000")),
+    ],
+    ids=["inside, by relative paths", "elsewhere, as they are", "the environment wins"],
+)
+def test_a_workspace_is_kept(
+    tmp_path: Path, lake: str, tracking_uri: str, environment: dict[str, str], expected: tuple[str, str]
+) -> None:
+    where = {"lake": lake.format(tmp_path), "tracking_uri": tracking_uri.format(tmp_path)}
+    remember(tmp_path / "demo", tmp_path, **where, say=print)
+    found = dict(environment)
     recall(tmp_path, found)
-    assert found == {"MULTILINK_LAKE": "demo/lake", "MLFLOW_TRACKING_URI": "sqlite:///demo/mlflow.db"}
+    assert found == dict(zip(("MULTILINK_LAKE", "MLFLOW_TRACKING_URI"), expected, strict=True))
 
 
 def test_a_workspace_has_a_key_of_its_own_where_the_user_has_none(
@@ -48,15 +54,6 @@ def test_a_workspace_has_a_key_of_its_own_where_the_user_has_none(
     assert workspace_key(home) == "" and key_path() == users
 
 
-def test_uris_and_folders_elsewhere_are_kept_as_they_are(tmp_path: Path) -> None:
-    remember(
-        tmp_path / "here", tmp_path / "here", lake="s3://bucket/lake", tracking_uri="http://mlflow:5000", say=print
-    )
-    found: dict[str, str] = {}
-    recall(tmp_path / "here", found)
-    assert found == {"MULTILINK_LAKE": "s3://bucket/lake", "MLFLOW_TRACKING_URI": "http://mlflow:5000"}
-
-
 def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     """Somebody's file was rewritten by each demo, with another lake and without its comments."""
     own, lines = "# mine\nlake = 'old'\nverify = true\n", list[str]()
@@ -73,13 +70,6 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     for _ in range(2):
         remember(home, tmp_path, **where, say=lines.append)
     assert lines == []
-
-
-def test_the_environment_wins(tmp_path: Path) -> None:
-    remember(tmp_path, tmp_path, lake="s3://bucket/lake", tracking_uri="http://mlflow:5000", say=print)
-    found = {"MULTILINK_LAKE": "own"}
-    recall(tmp_path, found)
-    assert found == {"MULTILINK_LAKE": "own", "MLFLOW_TRACKING_URI": "http://mlflow:5000"}
 
 
 @pytest.mark.parametrize("text", ["lake = ", "lakes = 'x'", "lake = 3", "verify = 'yes'"])

@@ -5,7 +5,6 @@ The versions are written by hand, and stand in for a build; checks, jobs, retrie
 
 import io
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ import dagster as dg
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from versions import CODES, write_version
 
 from orchestration.config import CheckSettings, DatasetSettings, RaySettings, RayWhere, RetrySettings, Settings
 from orchestration.dagster.assets import report_folder
@@ -30,9 +30,6 @@ from schemas.errors import BuildError, GateError, IntegrityError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import commit
 from training.promotions.record import ModelVersion
-
-sys.path.insert(0, str(Path(__file__).parent))
-from versions import CODES, write_version
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Parameter `include_sources`"),  # of Dagster's own look at conditions
@@ -254,9 +251,8 @@ def test_a_fault_is_found_by_its_check_alone(tmp_path: Path, fault: Fault) -> No
 
 @pytest.mark.parametrize("fault", [FAULTS[0], FAULTS[5]], ids=[FAULTS[0].step, FAULTS[5].step])
 def test_a_check_that_says_no_stops_what_depends_on_it_and_nothing_else(
-    instance: dg.DagsterInstance, tmp_path: Path, fault: Fault
+    instance: dg.DagsterInstance, settings: Settings, fault: Fault
 ) -> None:
-    settings = settings_in(tmp_path)
     before = commit_version(settings, "v1", documents={"train": 100})
     assert run(instance, "rebuild", given(settings, before)).success
     version = commit_version(settings, "v2", **({"documents": {"train": 100}} | fault.faults))
@@ -290,9 +286,13 @@ def compress_anew(folder: Folder, path: str) -> None:
 
 @pytest.mark.parametrize(("own", "passes"), [(90.0, True), (80.5, False)])
 def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_linked_and_nostruct_never(
-    instance: dg.DagsterInstance, tmp_path: Path, own: float, passes: bool, scored: Callable[..., Scored]
+    instance: dg.DagsterInstance,
+    tmp_path: Path,
+    settings: Settings,
+    own: float,
+    passes: bool,
+    scored: Callable[..., Scored],
 ) -> None:
-    settings = settings_in(tmp_path)
     judged = replace(settings.datasets[0], policy="policy.toml")
     settings = replace(settings, datasets=(judged, *settings.datasets[1:])).relative_to(tmp_path)
     version = commit_version(settings, "v1")
@@ -309,8 +309,7 @@ def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_li
     assert after - done == (set() if passes else after)
 
 
-def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
+def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInstance, settings: Settings) -> None:
     names = [
         commit_version(settings, "v1", documents={"train": 100}),
         commit_version(settings, "v2", documents={"train": 10}),
@@ -332,18 +331,16 @@ def test_versions_are_compared_with_the_last_sound_one(instance: dg.DagsterInsta
     ],
 )
 def test_a_failed_build_is_tried_again_and_a_mistake_is_not(
-    instance: dg.DagsterInstance, tmp_path: Path, error: dg.Failure | BuildError, passes: bool, retries: int
+    instance: dg.DagsterInstance, settings: Settings, error: dg.Failure | BuildError, passes: bool, retries: int
 ) -> None:
-    settings = settings_in(tmp_path)
     result = run(instance, "rebuild", given(settings, commit_version(settings, "v1"), errors=(error,)))
     assert result.success is passes
     assert sum(event.event_type is dg.DagsterEventType.STEP_RESTARTED for event in result.all_events) == retries
 
 
 def test_runs_carry_version_and_configuration_and_what_differs_from_the_sound_version_before(
-    instance: dg.DagsterInstance, tmp_path: Path
+    instance: dg.DagsterInstance, settings: Settings
 ) -> None:
-    settings = settings_in(tmp_path)
     names = [commit_version(settings, name, documents={"train": count}) for name, count in (("v1", 100), ("v2", 90))]
     results = [run(instance, "rebuild", given(settings, name)) for name in names]
     assert [record.tags["multilink/data_set_version"] for record in instance.get_runs()] == names[::-1]

@@ -13,15 +13,13 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from released import write_released
+from running import CHROMIUM, Up, opened_page, started_up, two_clicks
 from servers import wait_for
 
 from orchestration.dagster.record import KINDS
 from orchestration.local.supervisor import marked
 from schemas.lake import Lake
-
-sys.path.insert(0, str(Path(__file__).parent))
-from released import write_released
-from running import CHROMIUM, Up, opened_page, started_up, two_clicks
 
 pytestmark = [
     pytest.mark.trial,

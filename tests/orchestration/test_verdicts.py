@@ -1,6 +1,5 @@
 """Each blocking check is fed a sound version, and one with the fault it is there to find."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from versions import CODES, write_version
 
 from orchestration.config import CheckSettings
 from orchestration.rules.verdicts import (
@@ -27,9 +27,6 @@ from schemas.failures import Stage
 from schemas.features import FeatureColumn, Storage
 from schemas.lake import Folder
 from schemas.manifest import verify
-
-sys.path.insert(0, str(Path(__file__).parent))
-from versions import CODES, write_version
 
 Make = Callable[..., VersionOnDisk]
 

@@ -1,12 +1,11 @@
-import io
 from dataclasses import replace
 from pathlib import Path
 
+import lakes
 import numpy as np
 import pytest
 import torch
 from configurations import dotted_keys
-from PIL import Image
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.overrides import override
@@ -66,12 +65,6 @@ def model_of(towers: str = "gru") -> LinkModel:
     return LinkModel(card, None if frozen else Vocabulary(words))
 
 
-def jpeg(seed: int) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (256, 256, 3), dtype=np.uint8)).save(buffer, "JPEG")
-    return buffer.getvalue()
-
-
 def regions_of(images: int, seed: int) -> RegionBank:
     counts = [(place + seed) % 3 for place in range(images)]
     rng = np.random.default_rng(seed)
@@ -99,7 +92,7 @@ def documents() -> list[GivenDocument]:
             roles=roles,
             language="de",
             regions=regions_of(images, number),
-            jpegs=[jpeg(10 * number + place) for place in range(images)],
+            jpegs=[lakes.jpeg(10 * number + place) for place in range(images)],
         )
         for number, (texts, images, roles) in enumerate(zip(TEXTS, IMAGES, ROLES, strict=True))
     ]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from running_newsroom import NEWS, Newsroom, Rivals, build, indexed, key_of, served, trained, write_evil
 
 from newsroom.pages.archives import Choice

@@ -25,6 +25,7 @@ from training.towers.vectors import LinearSettings, SentenceSettings
 
 ROLES = ("headline", "lead", "caption", "body")
 COUNT = 60
+WORLD = lakes.World(sentences=(4, 4), images=(1, 1))
 
 
 def vector_of(text: str) -> np.ndarray:
@@ -49,9 +50,7 @@ def reader(documents: Sequence[RawDocument]) -> list[GivenDocument]:
 @pytest.fixture(scope="module")
 def articles() -> Any:
     """Articles of four texts and one picture each, in two languages, every text linked."""
-    made = lakes.with_roles(
-        lakes.make_documents(Split.TEST, COUNT, lakes.World(sentences=(4, 4), images=(1, 1))), ROLES
-    )
+    made = lakes.with_roles(lakes.make_documents(Split.TEST, COUNT, WORLD), ROLES)
     documents = tuple(
         replace(
             each,
@@ -72,8 +71,7 @@ def lake(articles: Any, tmp_path_factory: pytest.TempPathFactory) -> Lake:
         if number % 2:
             said[each.images[0].hash] = {"metadata": {"title": each.sentences[0].text, "keywords": []}}
     root = str(tmp_path_factory.mktemp("evaluating") / "lake")
-    world = lakes.World(sentences=(4, 4), images=(1, 1))
-    return lakes.write_lake(root, {Split.TEST: articles}, world=world, said=said)
+    return lakes.write_lake(root, {Split.TEST: articles}, world=WORLD, said=said)
 
 
 def index_of(lake: Lake) -> Index:
@@ -131,8 +129,7 @@ def test_baselines_see_what_is_said_and_never_the_articles_captions(lake: Lake, 
 
 
 def test_without_anything_said_the_baselines_say_so(articles: Any, tmp_path: Path) -> None:
-    world = lakes.World(sentences=(4, 4), images=(1, 1))
-    lake = lakes.write_lake(tmp_path / "lake", {Split.TEST: articles}, world=world)
+    lake = lakes.write_lake(tmp_path / "lake", {Split.TEST: articles}, world=WORLD)
     found, _ = evaluate_search(index_of(lake), lake, "test", reader=reader)
     absent = {row.measure: row.note for row in found if row.metric == "absent"}
     assert set(absent) == {BM25, FUSION} and all("has a title or a caption" in note for note in absent.values())
@@ -141,8 +138,7 @@ def test_without_anything_said_the_baselines_say_so(articles: Any, tmp_path: Pat
 def test_what_cannot_be_evaluated_is_said(articles: Any, lake: Lake, index: Index, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no split 'val'"):
         evaluate_search(index, lake, "val", reader=reader)
-    world = lakes.World(sentences=(4, 4), images=(1, 1))
-    other = lakes.write_lake(tmp_path / "lake", {Split.TEST: lakes.without_links(articles)}, world=world)
+    other = lakes.write_lake(tmp_path / "lake", {Split.TEST: lakes.without_links(articles)}, world=WORLD)
     with pytest.raises(UsageError, match="known links, found none"):
         evaluate_search(index_of(other), other, "test", reader=reader)
 
@@ -153,8 +149,7 @@ def test_what_finds_validation_texts_best_ranks_by_default(articles: Any, tmp_pa
         for each in articles.documents
     }
     articles = replace(articles, documents=tuple(replace(each, split=Split.VAL) for each in articles.documents))
-    world = lakes.World(sentences=(4, 4), images=(1, 1))
-    lake = lakes.write_lake(tmp_path / "lake", {Split.VAL: articles}, world=world, said=said)
+    lake = lakes.write_lake(tmp_path / "lake", {Split.VAL: articles}, world=WORLD, said=said)
     index, (manifest, source) = index_of(lake), read_manifest(lake, "synthetic")
     ranks = index.confidence.reciprocal_ranks
     card, hand = index.model.card, list[float]()

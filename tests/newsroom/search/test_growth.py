@@ -61,6 +61,11 @@ def lake(documents: Any, tmp_path: Path) -> Lake:
     )
 
 
+@pytest.fixture(autouse=True)
+def half_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes, "MOST_GONE", 0.5)
+
+
 @pytest.fixture
 def model(lake: Lake) -> LinkModel:
     return lakes.untrained(CONFIG, lake)
@@ -99,7 +104,6 @@ def test_a_grown_index_is_as_one_that_is_made_from_nothing(
 ) -> None:
     monkeypatch.setattr(build, "MOST_MORE", 2.0)
     first = made(model, lake, "v1", exact_below=exact_below).manifest
-    monkeypatch.setattr(indexes, "MOST_GONE", 0.5)
     grown = made(model, lake, "v2", exact_below=exact_below)
     alone = made(model, lake, "v2", name="other", exact_below=exact_below).manifest
     assert grown.manifest.parts[:-1] == first.parts and len(alone.parts) == 1
@@ -123,7 +127,6 @@ def test_a_grown_index_is_as_one_that_is_made_from_nothing(
 def test_where_little_can_be_kept_an_index_is_made_from_nothing(
     lake: Lake, model: LinkModel, setting: str, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexes, "MOST_GONE", 0.5)
     monkeypatch.setattr(indexes, setting, value)
     made(model, lake, "v1")
     anew, alone = made(model, lake, "v2").manifest, made(model, lake, "v2", name="other").manifest
@@ -152,7 +155,6 @@ def test_an_archive_of_several_parts_and_segments_is_as_one_of_one(
 def test_on_an_object_store_a_grown_index_has_copies_of_the_parts(
     lake: Lake, model: LinkModel, object_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexes, "MOST_GONE", 0.5)
     there = Lake.at(f"s3://lake/own?{object_store}")
     for name in sorted(lake.root.files(), key=lambda name: name.endswith(MANIFEST)):
         there.root.write(name, lake.root.read(name))
@@ -166,7 +168,6 @@ def test_what_is_forgotten_is_in_no_index_that_had_it(
     lake: Lake, model: LinkModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A picture of the first version has a row in the index of the second, which does not show it."""
-    monkeypatch.setattr(indexes, "MOST_GONE", 0.5)
     old = everything(open_index(made(model, lake, "v1").folder.uri))
     grown = made(model, lake, "v2")
     gone = min(set(old) - set(everything(open_index(grown.folder.uri))))

@@ -1,6 +1,5 @@
 """Every tower trains: through the loop, from a lake or from documents whose regions and pictures are made here."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ import lakes
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from benchmarks.held_split import HeldSplit
 from schemas.errors import ConfigError, UsageError
@@ -99,18 +97,11 @@ def with_regions(data: TrainingData) -> TrainingData:
 def with_pictures(data: TrainingData) -> TrainingData:
     def add(split: TrainingSplit) -> HeldSplit:
         documents = lakes.whole(split)
-        pictures = tuple(picture(row) for row in range(len(documents.image_bank)))
+        pictures = tuple(lakes.jpeg(row) for row in range(len(documents.image_bank)))
         return HeldSplit(replace(documents, image_jpegs=pictures))
 
     identity = replace(data.identity, image_features=None, image_dimensions=None)
     return TrainingData(identity=identity, training=add(data.training), validation=None)
-
-
-def picture(seed: int) -> bytes:
-    buffer = io.BytesIO()
-    coarse = np.random.default_rng(seed).integers(0, 255, (4, 4, 3), dtype=np.uint8)
-    Image.fromarray(coarse).resize((256, 256)).save(buffer, "JPEG")
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,6 @@ def test_a_threshold_that_is_not_reached_is_said():
     assert [score.note for score in scores if score.value is None] == ["none is proven by 5 validation documents"]
 
 
-def test_reliability_of_a_worked_example():
-    rows = reliability(np.array([0.2, 0.2, 0.2, 0.9]), np.array([True, False, False, True]), bins=2)
-    assert [(row.expected, row.links) for row in rows] == [(pytest.approx(0.2), 3), (0.9, 1)]
-    assert [row.true for row in rows] == [pytest.approx(1 / 3), 1.0]
-
-
 def test_a_precision_that_nothing_reaches_is_said():
     seen = dataclasses.replace(drawn(40), are_true=np.arange(40) % 2 == 0)
     calibration = fit_calibration(seen, dataset="diy@v1", split="val")

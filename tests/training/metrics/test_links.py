@@ -33,15 +33,6 @@ def test_precision_is_the_mean_over_all_orders_of_ties(pairs: list[tuple[int, bo
     assert expected_precision(values, linked, at=at) == pytest.approx(np.mean(shares))
 
 
-def test_worked_example() -> None:
-    matrix = np.array([[0.9, 0.2, 0.1], [0.3, 0.8, 0.7]])
-    found = score(matrix, [(0, 0), (1, 2)])
-    # linked 0.9 and 0.7; unlinked 0.8, 0.3, 0.2, 0.1: 4 + 3 of 8 comparisons are won
-    assert found.auc == pytest.approx(100 * 7 / 8)
-    assert found.precision_at_1 == 100
-    assert found.precision_at_5 == pytest.approx(100 * 2 / 5)
-
-
 def test_fewer_pairs_than_places() -> None:
     found = score(np.array([[0.9, 0.2], [0.1, 0.8]]), [(0, 0), (1, 1)])
     assert (found.auc, found.precision_at_1, found.precision_at_5) == (100, 100, 50)

@@ -92,6 +92,12 @@ def register_model(
     registry_lake.promotions("linker").remove()  # the next test has a registry of its own
 
 
+@pytest.fixture
+def registered(register_model: Callable[[Path], str], trained: Path) -> str:
+    """Register the trained model as version 1 of `linker`."""
+    return register_model(trained)
+
+
 @pytest.fixture(scope="session")
 def contest() -> Callable[..., list[Mapping[str, str]]]:
     """Let real processes (`contender.py`) try to become champion at once; return version -> outcome of each round."""

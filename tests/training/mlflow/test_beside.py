@@ -1,6 +1,5 @@
 """Baselines beside a model: on the same documents, where the data set carries what they need; a reason where not."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +22,6 @@ from training.model import LinkModel
 from training.report.sections import absent_baselines
 from training.workflows.evaluate import EvaluateSummary, run_baseline, run_evaluate, run_report
 from training.workflows.studies import run_compare
-
-Register = Callable[[Path], str]
 
 
 def evaluated(
@@ -57,13 +54,12 @@ def save_as_nostruct(source: Path, target: Path) -> Path:
 
 def test_nostruct_of_the_same_version_stands_beside_a_model(
     client: mlflow.MlflowClient,
-    register_model: Register,
+    registered: str,
     registry_lake: Lake,
     trained: Path,
     untrained: Path,
     tmp_path: Path,
 ) -> None:
-    register_model(trained)
     alone = evaluated(client, registry_lake, "models:/linker/1")
     assert alone.to_json()["baselines"] == {} and absent(alone) == {
         "NoStruct": "no model multilink-synthetic-nostruct of this data set version is registered",

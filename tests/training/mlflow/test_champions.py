@@ -8,7 +8,7 @@ from typing import Any
 import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
-from registries import Registry, change_champion
+from registries import Registry, aliases_of, change_champion
 
 from schemas.errors import BuildError, GateError, IntegrityError, UsageError
 from schemas.lake import Folder, Lake
@@ -66,10 +66,6 @@ def linker(registry: Registry, client: mlflow.MlflowClient, make_versions: Calla
     return client
 
 
-def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
-    return {alias: str(version) for alias, version in client.get_registered_model("linker").aliases.items()}
-
-
 def _current(client: mlflow.MlflowClient) -> Record:
     return record_of(client, "linker")
 
@@ -87,14 +83,14 @@ def _step_back(client: mlflow.MlflowClient) -> bool:
 def test_each_champion_is_remembered_and_rolled_back_to_one_by_one(linker: mlflow.MlflowClient) -> None:
     for version in ("1", "2", "3"):
         assert _crown(linker, version)
-    assert _aliases(linker) == {"champion": "3", "previous_champion": "2"}
+    assert aliases_of(linker) == {"champion": "3", "previous_champion": "2"}
     assert _step_back(linker)
-    assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+    assert aliases_of(linker) == {"champion": "2", "previous_champion": "1"}
     assert _crown(linker, "4")
-    assert _aliases(linker) == {"champion": "4", "previous_champion": "2"}
+    assert aliases_of(linker) == {"champion": "4", "previous_champion": "2"}
     for expected in ({"champion": "2", "previous_champion": "1"}, {"champion": "1"}):
         assert _step_back(linker)
-        assert _aliases(linker) == expected
+        assert aliases_of(linker) == expected
     with pytest.raises(GateError, match="no champion to go back to"):
         rollback(linker, "linker")
     assert model_names(linker) == ["linker"]
@@ -106,11 +102,11 @@ def test_a_champion_that_was_deleted_is_missed_and_going_back_is_stated(linker: 
     for version in ("2", "3"):
         linker.delete_model_version("linker", version)
     for _ in range(2):
-        assert align(linker, "linker").champions == ("3", "2", "1") and _aliases(linker) == {}
+        assert align(linker, "linker").champions == ("3", "2", "1") and aliases_of(linker) == {}
     with pytest.raises(IntegrityError, match=r"000003\.json: names models:/linker/3, .* it is not in the registry"):
         _current(linker).number("champion")
     assert rollback(linker, "linker")[0].version == "1" and len(_current(linker).chain) == 4
-    assert _current(linker).champions == ("1",) and _aliases(linker) == {"champion": "1"}
+    assert _current(linker).champions == ("1",) and aliases_of(linker) == {"champion": "1"}
     linker.delete_model_version("linker", "1")
     with pytest.raises(GateError, match="no champion to go back to: no earlier one"):
         rollback(linker, "linker")
@@ -127,7 +123,7 @@ def test_a_death_at_any_write_of_the_first_champion(linker: mlflow.MlflowClient,
     assert align(linker, "linker").champion == ("1" if is_committed else None)
     assert is_committed or _crown(linker, "1")
     assert _crown(linker, "2") and _current(linker).champions == ("2", "1")
-    assert _aliases(linker) == {"champion": "2", "previous_champion": "1"}
+    assert aliases_of(linker) == {"champion": "2", "previous_champion": "1"}
 
 
 JUDGED_BY = {"checks": [], "policy": {}, "version": "3", "best": "3", "best_before": "2"}
@@ -207,7 +203,7 @@ def test_a_registry_that_cannot_be_written_is_told(
     monkeypatch.setattr(linker, "set_registered_model_alias", refuse)
     with pytest.raises(BuildError, match="model 'linker': the registry could not be written: the database is read-"):
         change_champion(linker, last, ("2", "1"), decision={})
-    assert _aliases(linker) == {"champion": "1"}
+    assert aliases_of(linker) == {"champion": "1"}
 
 
 def test_a_version_without_a_lake_is_told(client: mlflow.MlflowClient, tmp_path: Path) -> None:
@@ -226,7 +222,7 @@ def test_of_two_processes_one_wins_each_time(linker: mlflow.MlflowClient, contes
     assert [sorted(outcome.values()) for outcome in outcomes] == [["lost", "won"]] * 3
     winners = [next(version for version, result in outcome.items() if result == "won") for outcome in outcomes]
     assert _current(linker).champions == tuple(reversed(winners))
-    assert _aliases(linker)["champion"] == winners[-1]
+    assert aliases_of(linker)["champion"] == winners[-1]
 
 
 @pytest.mark.parametrize("name", WRITES[:2])
@@ -242,7 +238,7 @@ def test_a_write_that_another_disturbs_is_tried_again(
 
     monkeypatch.setattr(linker, name, disturbed)
     assert _crown(linker, "1")
-    assert not refusals and _aliases(linker) == {"champion": "1"}
+    assert not refusals and aliases_of(linker) == {"champion": "1"}
 
 
 def test_a_statement_whose_answer_was_lost_counts(linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,8 +275,8 @@ def test_a_model_that_was_deleted_and_made_anew_begins_without_a_champion(
         assert _crown(linker, version)
     linker.delete_registered_model("linker")
     make_versions(linker, "linker", 3)  # numbered from 1 again; nobody has judged any
-    assert align(linker, "linker").champions == () and _aliases(linker) == {}
+    assert align(linker, "linker").champions == () and aliases_of(linker) == {}
     with pytest.raises(GateError, match="no champion to go back to"):
         rollback(linker, "linker")
-    assert _crown(linker, "2") and _aliases(linker) == {"champion": "2"}
+    assert _crown(linker, "2") and aliases_of(linker) == {"champion": "2"}
     assert _crown(linker, "3") and _current(linker).champions == ("3", "2")

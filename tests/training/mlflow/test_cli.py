@@ -7,6 +7,7 @@ from pathlib import Path
 
 import mlflow
 import pytest
+from registries import Register
 from typer.testing import CliRunner, Result
 
 from orchestration.cli import app
@@ -28,7 +29,7 @@ def _summary(result: Result) -> dict[str, object]:
 
 
 def test_promote_by_a_policy_roll_back_and_copy(
-    command: Run, register_model: Callable[[Path], str], trained: Path, template: Path, tmp_path: Path
+    command: Run, register_model: Register, trained: Path, template: Path, tmp_path: Path
 ) -> None:
     for _ in range(2):
         register_model(trained)

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 
 import mlflow
@@ -16,8 +15,6 @@ from training.mlflow.registry import find_version, logged_model, versions
 from training.mlflow.runs import connect
 from training.model import LinkModel, folder_digest
 from training.promotions.record import CHANGED, JUDGED
-
-Register = Callable[[Path], str]
 
 
 @pytest.fixture
@@ -37,9 +34,8 @@ def _files(client: mlflow.MlflowClient, version: str, folder: Path) -> Path:
 
 
 def test_what_was_trained_on_data_that_was_taken_out_goes_to_no_other_registry(
-    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, production: str
+    client: mlflow.MlflowClient, registered: str, registry_lake: Lake, production: str
 ) -> None:
-    register_model(trained)
     promote(client, "linker", "1", say=print)
     assert [each.version for each in taint(client, registry_lake, "synthetic", "v1", documents=1, images=2)] == ["1"]
     with pytest.raises(UsageError, match="tainted"):
@@ -49,13 +45,12 @@ def test_what_was_trained_on_data_that_was_taken_out_goes_to_no_other_registry(
 
 def test_a_copy_has_all_that_the_original_has(
     client: mlflow.MlflowClient,
-    register_model: Register,
+    registered: str,
     registry_lake: Lake,
     trained: Path,
     production: str,
     tmp_path: Path,
 ) -> None:
-    register_model(trained)
     original = find_version(client, "linker", "1")
     client.log_param(original.run_id, "training.epochs", "4")
     for step, value in enumerate((0.5, 0.25)):
@@ -103,12 +98,10 @@ def test_a_copy_has_all_that_the_original_has(
 
 def test_a_copy_that_dies_on_the_way_is_no_version(
     client: mlflow.MlflowClient,
-    register_model: Register,
-    trained: Path,
+    registered: str,
     production: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    register_model(trained)
 
     def dies(*_: object) -> None:
         raise OSError("the store is full")
@@ -122,10 +115,7 @@ def test_a_copy_that_dies_on_the_way_is_no_version(
     assert [run.info.status for run in target.search_runs([experiment.experiment_id])] == ["FAILED"]
 
 
-def test_mistakes_are_named(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, production: str
-) -> None:
-    register_model(trained)
+def test_mistakes_are_named(client: mlflow.MlflowClient, registered: str, production: str) -> None:
     with pytest.raises(NotFoundError, match="no version '9'"):
         copy_version(client.tracking_uri, "linker", "9", to=production, say=print)
     with pytest.raises(UsageError, match="expected another registry"):

@@ -1,12 +1,12 @@
 """Who was champion when, why and on which data; and a promotion that waits for a person."""
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import mlflow
 import pytest
+from registries import Register
 from typer.testing import CliRunner
 
 from orchestration.cli import app
@@ -17,8 +17,6 @@ from training.mlflow.policy import Policy
 from training.mlflow.promotion import approve, promote, rollback
 from training.mlflow.runs import connect
 from training.promotions.proof import championships
-
-Register = Callable[[Path], str]
 
 
 def test_every_champion_is_told_with_when_why_and_on_which_data(

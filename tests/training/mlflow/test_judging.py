@@ -1,7 +1,6 @@
 """The wider measures of a model over a real lake and registry: table, calibration, links at a wanted precision."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,8 +29,6 @@ from training.workflows.evaluate import EvaluateSummary, run_evaluate, run_repor
 from training.workflows.link import run_link
 from training.workflows.studies import run_compare
 
-Register = Callable[[Path], str]
-
 
 def evaluated(client: mlflow.MlflowClient, lake: Lake, model: str = "models:/linker/1") -> EvaluateSummary:
     return run_evaluate(model=model, dataset="synthetic", lake=lake.root.uri, tracking=client.tracking_uri, say=print)
@@ -39,12 +36,10 @@ def evaluated(client: mlflow.MlflowClient, lake: Lake, model: str = "models:/lin
 
 def test_the_table_is_kept_with_the_run_and_beside_the_report(
     client: mlflow.MlflowClient,
-    register_model: Register,
+    registered: str,
     registry_lake: Lake,
-    trained: Path,
     tmp_path: Path,
 ) -> None:
-    register_model(trained)
     summary = evaluated(client, registry_lake)
     run_id = str(find_version(client, "linker", "1").run_id)
     kept = client.download_artifacts(run_id, "evaluation/synthetic-v1-test/evaluation.parquet", str(tmp_path))
@@ -103,9 +98,8 @@ def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path
 
 
 def test_links_at_a_wanted_precision(
-    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+    client: mlflow.MlflowClient, registered: str, registry_lake: Lake, tmp_path: Path
 ) -> None:
-    register_model(trained)
     loaded = load("models:/linker/1", client)
     assert loaded.calibration is None
     documents = linkable(registry_lake)
@@ -216,12 +210,10 @@ def test_pairs_are_judged_by_retrieval(client: mlflow.MlflowClient, trained: Pat
 
 def test_compare_scores_runs_and_folders_on_the_same_documents(
     client: mlflow.MlflowClient,
-    register_model: Register,
+    registered: str,
     registry_lake: Lake,
-    trained: Path,
     untrained: Path,
 ) -> None:
-    register_model(trained)
     summary = run_compare(
         models=["models:/linker/1", str(untrained), str(untrained)],
         dataset=None,

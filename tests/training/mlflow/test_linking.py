@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
-from registries import change_champion
+from registries import Register, change_champion
 
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
@@ -36,7 +36,6 @@ from training.workflows.evaluate import run_evaluate
 from training.workflows.link import run_link_version
 from training.workflows.workers import by_workers
 
-Register = Callable[[Path], str]
 COMMAND = [sys.executable, "-c", "from orchestration.__main__ import main; main()"]
 
 
@@ -46,9 +45,8 @@ def link(client: mlflow.MlflowClient, lake: Lake, output: Path, model: str | Non
 
 
 def test_the_champion_links_a_version_by_its_name(
-    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+    client: mlflow.MlflowClient, registered: str, registry_lake: Lake, tmp_path: Path
 ) -> None:
-    register_model(trained)
     with pytest.raises(NotFoundError, match="no version 'champion' of model 'linker'"):
         link(client, registry_lake, tmp_path / "none", "linker")
     client.set_registered_model_alias("linker", CHAMPION, "1")
@@ -61,10 +59,7 @@ def test_the_champion_links_a_version_by_its_name(
         pass
 
 
-def test_a_data_sets_one_champion_is_found(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path
-) -> None:
-    register_model(trained)
+def test_a_data_sets_one_champion_is_found(client: mlflow.MlflowClient, registered: str) -> None:
     source = client.get_model_version("linker", "1").source
     for name in ("multilink-synthetic-nostruct", "multilink-synthetic-hal", "multilink-synthetic-cross-document"):
         client.create_registered_model(name)
@@ -234,7 +229,7 @@ def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
-    client: mlflow.MlflowClient, register_model: Register, registry_lake: Lake, trained: Path, tmp_path: Path
+    client: mlflow.MlflowClient, registered: str, registry_lake: Lake, tmp_path: Path
 ) -> None:
     from orchestration.config import Settings
     from orchestration.plan import Plan
@@ -243,7 +238,6 @@ def test_the_scheduler_links_and_indexes_with_the_champion_into_the_lake(
     settings = Settings(lake=registry_lake.root.uri, tracking_uri=client.tracking_uri)
     plan = Plan(settings=settings)
     name = "multilink-synthetic-cross-document"
-    register_model(trained)
     client.create_registered_model(name)
     client.create_model_version(name, source=client.get_model_version("linker", "1").source)
     assert plan.champion(name) is None

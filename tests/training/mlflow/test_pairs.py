@@ -1,12 +1,12 @@
 """Promotion and comparison where documents are a text and an image each: by retrieval, with no AUC anywhere."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import lakes
 import mlflow
 import pytest
+from registries import Register
 
 from schemas.errors import UsageError
 from schemas.lake import Lake
@@ -17,8 +17,6 @@ from training.promotions.record import JUDGED
 from training.report.pages import comparison_lines, comparison_page
 from training.workflows.evaluate import run_evaluate
 from training.workflows.studies import run_compare
-
-Register = Callable[[Path], str]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import lakes
 import mlflow
 import numpy as np
 import pytest
+from registries import Register, aliases_of
 from typer.testing import CliRunner
 
 from orchestration.cli import app
@@ -29,12 +30,6 @@ from training.promotions.proof import championships
 from training.promotions.record import CHANGED, JUDGED, TAINTED
 from training.recipes import RECIPES
 
-Register = Callable[[Path], str]
-
-
-def _aliases(client: mlflow.MlflowClient) -> dict[str, str]:
-    return {alias: str(version) for alias, version in client.get_registered_model("linker").aliases.items()}
-
 
 def _stored(client: mlflow.MlflowClient, version: str) -> dict[str, object]:
     return dict(record_of(client, "linker").about(version, CHANGED, JUDGED)[-1].decision)
@@ -46,25 +41,22 @@ def test_first_champion_then_an_equal_one_and_a_worse_one(
     first, second, bad = register_model(trained), register_model(trained), register_model(untrained)
     lines: list[str] = []
     promotion = promote(client, "linker", first, say=lines.append)
-    assert promotion.decision.is_promoted and _aliases(client)["champion"] == first
+    assert promotion.decision.is_promoted and aliases_of(client)["champion"] == first
     assert _stored(client, first)["is_promoted"] is True
     assert lines == ["scoring models:/linker/1 on synthetic@v1, split val"]
 
     assert promote(client, "linker", second, say=lines.append).decision.is_promoted
-    assert _aliases(client) == {"champion": second, "previous_champion": first, "challenger": bad}
+    assert aliases_of(client) == {"champion": second, "previous_champion": first, "challenger": bad}
 
     refused = promote(client, "linker", "challenger", say=lines.append)
     assert not refused.decision.is_promoted
-    assert _aliases(client)["champion"] == second
+    assert aliases_of(client)["champion"] == second
     stored = _stored(client, bad)
     assert stored["is_promoted"] is False and stored["champion_before"] == second
     assert "worse than the champion" in str(stored["reasons"])
 
 
-def test_mistakes_are_named(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
-) -> None:
-    register_model(trained)
+def test_mistakes_are_named(client: mlflow.MlflowClient, registered: str, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no version '9'"):
         promote(client, "linker", "9", say=print)
     with pytest.raises(NotFoundError, match="no data set 'synthetic'"):
@@ -88,7 +80,7 @@ def test_a_champion_crowned_while_another_is_judged_is_not_overruled(
     late = promote(client, "linker", "2", say=be_overtaken)
     assert not late.decision.is_promoted
     assert "the champion changed from version 1 to version 3 while this one was judged" in late.decision.reasons[-1]
-    assert _aliases(client) == {"champion": "3", "previous_champion": "1", "challenger": "3"}
+    assert aliases_of(client) == {"champion": "3", "previous_champion": "1", "challenger": "3"}
     stored = _stored(client, "2")
     assert stored["is_promoted"] is False and stored["reasons"] == list(late.decision.reasons)
     assert promote(client, "linker", "2", say=print).decision.is_promoted
@@ -106,7 +98,7 @@ def test_the_policy_decides_on_minima_guards_and_the_latest_version(
     assert stale.decision.dataset == "synthetic@v1" and not stale.decision.is_promoted
     assert stale.decision.reasons[-1] == "scored on synthetic@v1, but the latest version is synthetic@v2"
     assert promote(client, "linker", "1", lake=lake, dataset="synthetic", say=print).decision.dataset == "synthetic@v2"
-    assert _aliases(client)["champion"] == "1"
+    assert aliases_of(client)["champion"] == "1"
 
     policy = Policy(minimum=Minimum(precision_at_5=100), guards=(Guard(dataset="synthetic"),))
     lines: list[str] = []
@@ -119,7 +111,7 @@ def test_the_policy_decides_on_minima_guards_and_the_latest_version(
         "guard synthetic": True,
         "latest": True,
     }
-    assert len(lines) == 2 and _aliases(client)["champion"] == "1"  # the same files are scored once
+    assert len(lines) == 2 and aliases_of(client)["champion"] == "1"  # the same files are scored once
     absent = Policy(guards=(Guard(dataset="rqa"),))
     with pytest.raises(NotFoundError, match="no data set 'rqa'"):
         promote(client, "linker", "2", lake=lake, policy=absent, say=print)
@@ -156,7 +148,7 @@ def test_a_chain_of_champions_is_held_to_the_best_of_them(
     for _ in range(2):  # again, with the same documents: no further chance
         third = judge("3", "2", "1")
         assert [check.name for check in third.decision.checks if not check.is_passed] == ["champion", "best champion"]
-        assert third.decision.attempt == 2 and _aliases(client)["champion"] == "2"
+        assert third.decision.attempt == 2 and aliases_of(client)["champion"] == "2"
     assert judge("4", "2", "1", is_dry_run=True).decision.attempt == 3
     client.delete_model_version("linker", "3")  # it was judged all the same
     fourth = judge("4", "2", "1")
@@ -172,7 +164,7 @@ def test_a_chain_of_champions_is_held_to_the_best_of_them(
 
 def test_documents_that_chose_an_epoch_judge_no_candidate(
     client: mlflow.MlflowClient,
-    register_model: Register,
+    registered: str,
     trained: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -193,7 +185,6 @@ def test_documents_that_chose_an_epoch_judge_no_candidate(
         for dataset in ("synthetic@v1", "synthetic@v2", "other@v1"):  # the target, or a guard
             contest = Contest(dataset=dataset, split=split, candidate={}, measure=measure)
             assert chose_epoch(model, contest) is (is_chosen and dataset != "other@v1"), (settings, dataset)
-    register_model(trained)
     monkeypatch.setattr(judging, "chose_epoch", lambda model, contest: contest.split == "val")
     refused = promote(client, "linker", "1", is_dry_run=True, say=print).decision
     assert [check.name for check in refused.checks if not check.is_passed] == ["held out"]
@@ -279,13 +270,12 @@ def test_a_tainted_champion_cannot_come_back(
     append(client, record_of(client, "linker"), find_version(client, "linker", "1"), TAINTED, taken)
     with pytest.raises(GateError, match="models:/linker/1 was trained on synthetic@v1, out of which 1 documents and 2"):
         rollback(client, "linker")
-    assert _aliases(client)["champion"] == "2"
+    assert aliases_of(client)["champion"] == "2"
 
 
 def test_the_test_split_decides_nothing_and_a_split_of_its_own_is_preferred(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
+    client: mlflow.MlflowClient, registered: str, tmp_path: Path
 ) -> None:
-    register_model(trained)
     val, test = (lakes.make_documents(split, 30, lakes.World()) for split in (Split.VAL, Split.TEST))
     for name, splits, judged_on in (
         ("val", {"val": val, "test": lakes.with_other_links(test)}, "val"),

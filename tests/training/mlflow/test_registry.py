@@ -1,6 +1,5 @@
 import sys
 import tempfile
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from registries import Register
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
@@ -21,8 +21,6 @@ from training.mlflow.stored import model_name
 from training.mlflow.tracked_training import keep_start
 from training.model import LinkModel, folder_digest
 from training.promotions.record import CHAMPION, DATASET_TAG
-
-Register = Callable[[Path], str]
 
 
 def _documents(model: LinkModel) -> list[GivenDocument]:
@@ -64,12 +62,9 @@ def test_pyfunc_gives_the_models_similarities_also_for_ragged_and_empty_document
             np.testing.assert_allclose(cell, expected, rtol=0, atol=1e-6)
 
 
-def test_registering_leaves_nothing_where_modules_are_looked_for(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path
-) -> None:
+def test_registering_leaves_nothing_where_modules_are_looked_for(client: mlflow.MlflowClient, registered: str) -> None:
     client.create_experiment("other")  # so that no version is put back that another test registered
     before = list(sys.path)
-    register_model(trained)
     assert sys.path == before
 
 
@@ -95,9 +90,8 @@ def test_signature_and_requirements(client: mlflow.MlflowClient, register_model:
 
 
 def test_a_version_carries_its_card_and_what_is_attached_later(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
+    client: mlflow.MlflowClient, registered: str, trained: Path, tmp_path: Path
 ) -> None:
-    register_model(trained)
     version = find_version(client, "linker", "1")
     data = LinkModel.load(trained).card.data
     assert version.tags["dataset_digest"] == data.manifest_digest
@@ -120,9 +114,8 @@ def test_a_version_carries_its_card_and_what_is_attached_later(
     ["models:/linker/1", "models:/linker@challenger", "runs:/{run}/model", "{folder}", "{downloaded}"],
 )
 def test_every_address_loads_the_same_weights(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path, form: str
+    client: mlflow.MlflowClient, registered: str, trained: Path, tmp_path: Path, form: str
 ) -> None:
-    register_model(trained)
     run, downloaded = find_version(client, "linker", "1").run_id, ""
     if "downloaded" in form:
         downloaded = mlflow.artifacts.download_artifacts(f"runs:/{run}/model", dst_path=str(tmp_path / "downloaded"))
@@ -144,10 +137,7 @@ def test_every_address_loads_the_same_weights(
         (f"runs:/{'0' * 32}/model", "no model of this run is registered in sqlite"),
     ],
 )
-def test_what_is_not_there_is_said(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, uri: str, message: str
-) -> None:
-    register_model(trained)
+def test_what_is_not_there_is_said(client: mlflow.MlflowClient, registered: str, uri: str, message: str) -> None:
     with pytest.raises(NotFoundError, match=message) as caught:
         load(uri, client)
     assert "\n" not in str(caught.value)
@@ -181,12 +171,10 @@ def test_a_registered_model_whose_files_were_changed_is_not_used(
 
 def test_nothing_that_was_downloaded_is_left(
     client: mlflow.MlflowClient,
-    register_model: Register,
-    trained: Path,
+    registered: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    register_model(trained)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -6,6 +5,7 @@ from pathlib import Path
 import mlflow
 import pytest
 import torch
+from registries import Register
 
 from schemas.errors import ConfigError, NotFoundError
 from schemas.lake import Lake
@@ -25,7 +25,7 @@ def starting_from(*models: str) -> TrainConfig:
 
 
 def test_an_alias_is_pinned_to_its_version(
-    client: mlflow.MlflowClient, register_model: Callable[[Path], str], trained: Path, untrained: Path
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, untrained: Path
 ) -> None:
     for model in (trained, untrained):
         register_model(model)
@@ -64,10 +64,7 @@ def test_a_resumed_run_keeps_what_was_set(
     assert launched[-1] == launched[1]
 
 
-def test_what_the_registry_lacks_is_said(
-    client: mlflow.MlflowClient, register_model: Callable[[Path], str], trained: Path, tmp_path: Path
-) -> None:
-    register_model(trained)
+def test_what_the_registry_lacks_is_said(client: mlflow.MlflowClient, registered: str, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"training\.start_from = 'models:/linker@best': .*linker"):
         pin_start(starting_from("caption=models:/linker@best"), client)
     with pytest.raises(NotFoundError, match=r"training\.start_from runs:/0{32}/model: no model of multilink there"):
@@ -76,11 +73,10 @@ def test_what_the_registry_lacks_is_said(
 
 def test_workers_start_from_a_copy_in_the_runs_folder(
     client: mlflow.MlflowClient,
-    register_model: Callable[[Path], str],
+    registered: str,
     trained: Path,
     registry_lake: Lake,
 ) -> None:
-    register_model(trained)
     giver = LinkModel.load(trained)
     config = replace(giver.card.config, training=LoopConfig(start_from=("models:/linker@1",)))
     config = pin_start(config, client)

@@ -1,6 +1,5 @@
 """What a training run leaves to read: table, page and a card with scores; of which split, and when there is none."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +19,6 @@ from training.report.evaluation import outcome_lines
 from training.report.sections import TO
 from training.workflows.evaluate import judged_split, run_training_report
 
-Register = Callable[[Path], str]
-
 
 def summary_of(client: mlflow.MlflowClient) -> TrainSummary:
     return TrainSummary(version=find_version(client, "linker", "1"), tracking_uri=client.tracking_uri)
@@ -29,12 +26,10 @@ def summary_of(client: mlflow.MlflowClient) -> TrainSummary:
 
 def test_table_page_and_scores_are_with_the_version_and_its_run(
     client: mlflow.MlflowClient,
-    register_model: Register,
+    registered: str,
     registry_lake: Lake,
-    trained: Path,
     tmp_path: Path,
 ) -> None:
-    register_model(trained)
     version = find_version(client, "linker", "1")
     card = Path(mlflow.artifacts.download_artifacts(logged_model(client, version).artifact_location)) / "model_card.md"
     assert "Not evaluated yet" in card.read_text(encoding="utf-8")
@@ -64,9 +59,8 @@ def test_table_page_and_scores_are_with_the_version_and_its_run(
 
 
 def test_without_a_known_link_the_report_estimates_how_many_are_false(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path, tmp_path: Path
+    client: mlflow.MlflowClient, registered: str, trained: Path, tmp_path: Path
 ) -> None:
-    register_model(trained)
     unknown = lakes.without_links(lakes.make_documents(Split.TRAIN, 60, lakes.World()))
     lake = lakes.write_lake(tmp_path / "lake", {Split.TRAIN: unknown}, shards=1)  # pairs are mixed within a shard
     arguments = {"lake": lake.root.uri, "tracking": client.tracking_uri}

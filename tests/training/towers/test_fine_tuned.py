@@ -1,7 +1,9 @@
 import io
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
+import lakes
 import numpy as np
 import pytest
 import torch
@@ -26,13 +28,7 @@ from training.towers.fine_tuned import (
 from training.towers.inputs import ImageInput, Sizes
 
 MAPS = np.repeat(np.array([[[0.875, 0, 0], [0, 0.875, 0]]], np.float32), 2, axis=0)  # the centres
-
-
-def jpeg(seed: int, width: int = 256, height: int = 300) -> bytes:
-    coarse = np.random.default_rng(seed).integers(0, 255, size=(6, 5, 3), dtype=np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(coarse).resize((width, height)).save(buffer, "JPEG", quality=95)
-    return buffer.getvalue()
+jpeg = partial(lakes.jpeg, size=(256, 300))
 
 
 def pictures(count: int) -> ImageInput:
