@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import UsageError
-from training.data.ragged import Choice, Float32, Floats, Int64, Ragged, UInt64, choose_all, set_keys
+from training.data.ragged import Bool, Choice, Float32, Floats, Int64, Ragged, UInt64, choose_all, set_keys
 
 Float16 = npt.NDArray[np.float16]
 UNKNOWN_PLACE = -1
@@ -141,6 +141,18 @@ class DocumentSet:
     def row_texts(self) -> tuple[str, ...]:
         """Return all that the N rows say: a sentence each, or the texts of all sources that a row fuses."""
         return self.texts if self.sources is None else tuple(map(" ".join, self.sources))
+
+    @property
+    def are_finite(self) -> Bool:
+        """Return D, whether all vectors of a document are finite."""
+        are_finite = np.ones(len(self), bool)
+        for vectors, sets in (
+            (self.sentence_vectors, self.sentences),
+            (self.image_bank[self.image_rows], self.images),
+        ):
+            if vectors is not None:
+                are_finite[sets.owners[~np.isfinite(vectors).all(axis=1)]] = False
+        return are_finite
 
     def take_documents(self, documents: Int64 | Sequence[int]) -> DocumentSet:
         """Return some documents, in the given order, with the images they show and no other."""

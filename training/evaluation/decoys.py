@@ -24,11 +24,12 @@ from schemas.lake import Folder
 from schemas.manifest import Manifest
 from schemas.parts import split_parts
 from training.data.documents import DocumentSet
+from training.data.loading import read_for_model
 from training.data.ragged import Int64
 from training.link_steps import LinkSteps
 from training.metrics.intervals import Interval, mean_interval
 from training.model import EmbeddedDocument, LinkModel
-from training.shards import embed_shard, filled_splits
+from training.shards import filled_splits
 from training.similarity.assignment import predicted_pairs
 
 ENOUGH = 500  # documents of a split
@@ -103,20 +104,23 @@ def count_decoys(
 ) -> Decoys:
     """Return the broken pairs of the first documents of some splits of a version, all where none is named.
 
-    `steps` take the place of the model's.
+    `steps` take the place of the model's. Documents that cannot be read, or are not finite, are left out.
 
     Raises:
         UsageError: the data set version has no such vectors as the model reads.
     """
-    decoys = Decoys()
+    decoys, card = Decoys(), model.card
     for split in splits or filled_splits(manifest):
         left = ENOUGH
         for shard in split_parts(manifest, split):
             if left <= 0:
                 break
-            embedded = embed_shard(manifest, folder, model, shard)
-            decoys += broken_pairs(embedded.documents, embedded.vectors(steps or model.steps)[:left], choose=choose)
-            left -= len(embedded.documents)
+            documents = read_for_model(
+                card.config.reading, card.data, manifest, folder, split, with_truth=True, shards=[shard], unreadable=[]
+            )
+            documents = documents.take_documents(np.flatnonzero(documents.are_finite)[:left])
+            decoys += broken_pairs(documents, model.embed(documents, steps), choose=choose)
+            left -= len(documents)
     return decoys
 
 

@@ -25,7 +25,7 @@ from schemas.parts import split_parts
 from training.closed_form.plans import BINS, Order
 from training.data.documents import DocumentSet, GivenDocument, joined
 from training.data.loading import read_for_model
-from training.data.ragged import Bool, Float32
+from training.data.ragged import Float32
 from training.data.threads import one_thread
 from training.link_steps import LinkSteps
 from training.linking.links import Linker
@@ -83,7 +83,9 @@ def fit_version(model: LinkModel, manifest: Manifest, folder: Folder) -> FittedS
         return None
     for shard in (each for split in filled_splits(manifest) for each in split_parts(manifest, split)):
         where = (manifest, folder, shard.split)
-        read.append(read_for_model(card.config.reading, card.data, *where, shards=[shard], unreadable=[]))
+        read.append(
+            read_for_model(card.config.reading, card.data, *where, with_truth=True, shards=[shard], unreadable=[])
+        )
         if sum(map(len, read)) >= RETRIEVAL_POOL:
             break
     with one_thread():
@@ -101,7 +103,7 @@ def fit_steps(model: LinkModel, documents: DocumentSet) -> FittedSteps | None:
         UsageError: the documents lack what the model reads.
     """
     n, m = documents.sentences.counts, documents.images.counts
-    usable = np.flatnonzero((n > 0) & (m > 0) & _are_finite(documents))[:RETRIEVAL_POOL]
+    usable = np.flatnonzero((n > 0) & (m > 0) & documents.are_finite)[:RETRIEVAL_POOL]
     usable = usable[: few_enough(n[usable], m[usable])]
     if len(usable) < ENOUGH_TO_RANK:
         return None
@@ -113,15 +115,6 @@ def fit_steps(model: LinkModel, documents: DocumentSet) -> FittedSteps | None:
         changes.append(_fit_order(model, steps, documents))
     words = "; ".join(filter(None, changes))
     return FittedSteps(steps, words) if words else None
-
-
-def _are_finite(documents: DocumentSet) -> Bool:
-    """Return D, whether all vectors of a document are finite."""
-    are_finite, shown = np.ones(len(documents), bool), documents.image_bank[documents.image_rows]
-    for vectors, sets in ((documents.sentence_vectors, documents.sentences), (shown, documents.images)):
-        if vectors is not None:
-            are_finite[sets.owners[~np.isfinite(vectors).all(axis=1)]] = False
-    return are_finite
 
 
 def _fit_names(model: LinkModel, steps: LinkSteps, documents: DocumentSet, texts: Float32, images: Float32) -> str:

@@ -211,3 +211,12 @@ def test_documents_are_the_units_of_the_interval() -> None:
     alike, spread = Decoys((10,) * 40, (2,) * 40).false_percent, Decoys((10,) * 40, (10, 0, 0, 0, 0) * 8).false_percent
     assert alike is not None and spread is not None and alike.mean == spread.mean == 20.0
     assert spread.high - spread.low > 1.5 * (alike.high - alike.low)
+
+
+def test_a_document_that_cannot_be_linked_is_not_among_them(tmp_path: Path) -> None:
+    """It is a failure of linking, after which the estimate ended the command."""
+    made = lakes.make_documents(Split.TRAIN, 30, lakes.World())
+    broken = {**made.sentence_vectors, "train-000": made.sentence_vectors["train-000"] * np.nan}
+    lake = lakes.write_lake(tmp_path / "lake", {Split.TRAIN: replace(made, sentence_vectors=broken)})
+    decoys = count_decoys(lakes.untrained(CONFIG, lake), *read_manifest(lake, "synthetic"))
+    assert len(decoys.pairs_of) == 29 and decoys.pairs > 0

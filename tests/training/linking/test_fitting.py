@@ -179,3 +179,19 @@ def test_a_document_of_a_version_that_is_not_finite_costs_no_other(
     loaded = LoadedModel(model=model, uri="models:/m/1")
     linked = run_link_version(loaded, lake, "synthetic", str(tmp_path / "links"), say=lambda line: None)
     assert linked.to_json()["failures"] == {"not-finite": 1} and "pictures are" in linked.manifest.fitted
+
+
+def test_a_version_shows_its_order_by_the_places_of_its_images(
+    trained: tuple[LinkModel, DocumentSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links are drawn by the places, also by a model whose training did not read them."""
+    model, _ = trained
+    world = lakes.World(noise=NOISE, sentences=SIZES, images=SIZES)
+    made = {Split.TEST: lakes.with_places(lakes.make_documents(Split.TEST, 120, world))}
+    lake: Lake = lakes.write_lake(tmp_path / "lake", made, is_named=True)
+    card = replace(model.card, data=replace(model.card.data, dataset="elsewhere"))
+    config = override(card.config, ["link.order=off"])
+    monkeypatch.setattr(model, "card", replace(card, config=config))
+    loaded = LoadedModel(model=model, uri="models:/m/1")
+    linked = run_link_version(loaded, lake, "synthetic", str(tmp_path / "links"), say=lambda line: None)
+    assert "pictures are" in linked.manifest.fitted
