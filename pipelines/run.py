@@ -36,7 +36,6 @@ from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline
 from pipelines.ledger import VERSIONS
 from pipelines.packs import MANY, merge_small
-from pipelines.raw import recover
 from pipelines.recipe import BuildConfig
 from pipelines.settings import Runner
 from pipelines.shards.writing import write_rows
@@ -127,7 +126,6 @@ def build_dataset(
         turn_of_build(lake, config.dataset, say) as check_turn,
         machine_errors(),
     ):
-        recover(lake.raw)
         takedowns = takedowns_of(config, lake)
         config = dataclasses.replace(config, takedowns=takedowns.fingerprint)
         config, captured = with_inputs(config, lake, say=say)

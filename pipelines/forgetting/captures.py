@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,14 +25,11 @@ from pipelines.raw import (
     closed_segments,
     index_of,
     index_rows,
-    open_segments,
     read_body,
-    segment_entries,
     sources_of,
     write_index,
 )
 from pipelines.sources.takedowns import Takedowns, url_key
-from schemas.errors import BuildError
 from schemas.lake import Folder
 from schemas.raw import RawEntry
 from schemas.tables import read_columns
@@ -106,8 +103,6 @@ def remove_captures(raw: Folder, marks: Marks, *, dry_run: bool) -> Iterator[Rem
     """Take captures out of the raw store, or only find them; yield what went of each source that had any."""
     for source in sources_of(raw):
         folder = raw.child(source)
-        if not dry_run:
-            _check_closed(folder)
         removal, affected = _find(source, folder, marks)
         if removal.records or removal.rows:
             if not dry_run:
@@ -145,12 +140,6 @@ def captured_images(raw: Folder, wanted: Collection[str], takedowns: Takedowns) 
     return found
 
 
-def _check_closed(folder: Folder) -> None:
-    """Raise a `BuildError` where a process writes a segment: its content is not known yet."""
-    for name in sorted(open_segments(folder)):
-        raise BuildError(f"{folder.uri}/{name}{SUFFIX}: another program is writing it; wait until it has ended")
-
-
 def _find(source: str, folder: Folder, marks: Marks) -> tuple[Removal, set[str]]:
     """Return what goes, and the segments that are to be written again with their indexes.
 
@@ -164,7 +153,7 @@ def _find(source: str, folder: Folder, marks: Marks) -> tuple[Removal, set[str]]
         is_read = bool(marks.records) and any(entry.kind == _API for entry in entries)
         gone = 0
         if without or is_read or any(map(marks.name, entries)):
-            gone = sum(marks.hold(*each) for each in _records(folder, segment))
+            gone = sum(marks.hold(*each) for each in _records(*_segment(folder, segment)))
         if gone or without:
             affected.add(segment)
         records, rows = records + gone, rows + without
@@ -180,7 +169,7 @@ def _rewrite(folder: Folder, marks: Marks, affected: set[str]) -> None:
         name = marks.new_name(segment)
         if (entries or moved[segment]) and not folder.exists(f"index/{name}.parquet"):  # of a call that was killed
             write_index(folder, name, entries)
-    for segment in sorted(affected):  # an index first: a segment without one is found and read again
+    for segment in sorted(affected):  # an index first: a segment without one goes when this is done again
         folder.delete(f"index/{segment}.parquet")
     for segment in sorted(affected):
         folder.delete(f"{segment}{SUFFIX}")
@@ -200,14 +189,10 @@ def _left(entry: RawEntry, marks: Marks, moved: Mapping[str, Mapping[int, int]])
 
 def _write_segment(folder: Folder, marks: Marks, segment: str) -> dict[int, int]:
     """Write what is left of a segment; return where each record that stays is now, by where it was."""
-    if not folder.exists(f"{segment}{SUFFIX}"):
-        return {}
-    data = folder.read(f"{segment}{SUFFIX}")
-    entries, end = segment_entries(data, segment)
-    pieces, offsets = [data[: entries[0].offset if entries else end]], dict[int, int]()
-    at = len(pieces[0])
-    for entry in entries:
-        record = data[entry.offset : entry.offset + entry.length]
+    data, entries = _segment(folder, segment)
+    at = entries[0].offset if entries else 0
+    pieces, offsets = [data[:at]], dict[int, int]()
+    for entry, record in _records(data, entries):
         if not marks.hold(entry, record):
             offsets[entry.offset] = at
             pieces.append(record)
@@ -222,12 +207,17 @@ def _entries(folder: Folder, segment: str) -> list[RawEntry]:
     return [RawEntry(**row) for row in read_columns(index_of(folder).folder, f"{segment}.parquet").to_pylist()]
 
 
-def _records(folder: Folder, segment: str) -> Iterator[tuple[RawEntry, bytes]]:
-    """Yield each answer of a segment, those that a later one of the same address hides included."""
-    if folder.exists(f"{segment}{SUFFIX}"):
-        data = folder.read(f"{segment}{SUFFIX}")
-        for entry in segment_entries(data, segment)[0]:
-            yield entry, data[entry.offset : entry.offset + entry.length]
+def _segment(folder: Folder, segment: str) -> tuple[bytes, list[RawEntry]]:
+    """Return a segment's bytes, and the row of each answer in it, in their order; nothing where it has no answer."""
+    if not folder.exists(f"{segment}{SUFFIX}"):
+        return b"", []
+    rows = {entry.offset: entry for entry in _entries(folder, segment) if entry.segment == segment}
+    return folder.read(f"{segment}{SUFFIX}"), [rows[offset] for offset in sorted(rows)]
+
+
+def _records(data: bytes, entries: Iterable[RawEntry]) -> Iterator[tuple[RawEntry, bytes]]:
+    for entry in entries:
+        yield entry, data[entry.offset : entry.offset + entry.length]
 
 
 def _json(body: bytes) -> Any:

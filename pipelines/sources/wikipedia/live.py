@@ -122,6 +122,7 @@ def list_titles(source: WikipediaSource, client: Client) -> Iterator[str | Failu
         yield from outcomes_of(((f"{name}:{number}", line) for number, line in read_lines(source.titles)), _title)
     if source.category:
         yield from islice(_category_titles(source, client), source.limit or None)
+        client.flush()  # a worker that fetches no article would keep the answers to itself
 
 
 def fetch_articles(
