@@ -21,12 +21,12 @@ from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.data.lake import Columns, read_split
 from training.data.loading import load_training_data
+from training.data.ragged import unit_rows
 from training.evaluation.baselines import Baseline, evaluate_baseline
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.models import evaluate_model
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.metrics.spread import unit_rows
 from training.model import LinkModel
 from training.recipes import recipe
 

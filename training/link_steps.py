@@ -15,7 +15,6 @@ K and L rows of the banks, d dimensions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -23,13 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.closed_form.plans import BINS, Order, bins_of, relative_places, soft_plans
+from training.closed_form.plans import BINS, SHARPNESS, Order, bins_of, plan_of, relative_places
 from training.data.documents import DocumentSet
 from training.data.loading import NamedColumns
-from training.data.ragged import Float32, Floats, Int64
+from training.data.ragged import Float32, Floats, Int64, unit_rows
 from training.settings import LinkSettings, LinkStep
 
-SHARPNESS, SHARE = 10.0, 0.5  # of the soft plan
+SHARE = 0.5  # of the soft plan
 COSINE, PLAN = "cosine", "the document's other pairs"  # names of terms of a similarity
 Namer = Callable[[Any, Int64], Float32 | None]
 Binner = Callable[[slice, slice], Int64 | None]
@@ -162,8 +161,8 @@ class LinkSteps(nn.Module):
         texts, images = documents.sentence_vectors, documents.image_bank
 
         def named(rows: Any, shown: Int64) -> Float32:
-            names = np.mean([_unit(images[shown, part]) for part in of_images], axis=0)
-            cosines: Float32 = _unit(texts[rows, of_texts]) @ names.T
+            names = np.mean([unit_rows(images[shown, part], np.float32) for part in of_images], axis=0)
+            cosines: Float32 = unit_rows(texts[rows, of_texts], np.float32) @ names.T
             return cosines
 
         return named
@@ -188,16 +187,5 @@ def _total(terms: dict[str, Floats]) -> Floats:
 
 def half_sinkhorn(scores_nm: Floats) -> Floats:
     """Return the mean of similarities and of what their soft plan makes of them."""
-    n, m = scores_nm.shape
-    scores = torch.from_numpy(SHARPNESS * scores_nm.astype(np.float64))
-    plan = soft_plans(scores[None], torch.tensor([n]), torch.tensor([m]))[0].numpy()
-    mean: Floats = (1 - SHARE) * scores_nm + SHARE * (plan + math.log(max(n, m))) / SHARPNESS
+    mean: Floats = (1 - SHARE) * scores_nm + SHARE * plan_of(scores_nm) / SHARPNESS
     return mean
-
-
-def _unit(rows: Floats) -> Float32:
-    """Return rows of length 1, or of 0."""
-    vectors = rows.astype(np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Float32 = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return unit

@@ -33,6 +33,7 @@ from training.data.documents import UNKNOWN_PLACE, DocumentSet
 from training.data.ragged import Float64, Floats, Int64, Ragged, to_device
 
 ROUNDS = 15
+SHARPNESS = 10.0  # at link time
 BINS, FOLDS, SMOOTHING, ERRORS = 9, 10, 5.0, 3.0
 ENOUGH = 20  # documents: of fewer no order is learnt
 
@@ -73,6 +74,17 @@ def soft_plans(scores_Bnm: Tensor, sentences_B: Tensor, images_B: Tensor, *, rou
         by_column_Bm = _scale(columns_Bm, (kernel_Bnm + by_row_Bn[:, :, None]).logsumexp(dim=1))
     plans: Tensor = kernel_Bnm + by_row_Bn[:, :, None] + by_column_Bm[:, None, :]
     return plans[:, :-1, :-1]
+
+
+def plan_of(scores_nm: Floats) -> Float64:
+    """Return n x m logarithms of how much of each sentence of a document goes to each image, over an equal share.
+
+    Similarities are multiplied with `SHARPNESS`.
+    """
+    n, m = scores_nm.shape
+    scores = torch.from_numpy(SHARPNESS * scores_nm.astype(np.float64))
+    plan: Float64 = soft_plans(scores[None], torch.tensor([n]), torch.tensor([m]))[0].numpy()
+    return plan + math.log(max(n, m))
 
 
 def _log_sums(like: Tensor, own_B: Tensor, other_B: Tensor, size: int) -> Tensor:

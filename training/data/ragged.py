@@ -74,6 +74,17 @@ def require_finite(values: npt.ArrayLike, what: str) -> None:
         raise UsageError(f"{what}: expected finite numbers, found NaN or infinity")
 
 
+def unit_rows(vectors: Floats, dtype: type[np.floating[Any]] = np.float64) -> Floats:
+    """Return n L2-normalised vectors; zero vectors stay zero.
+
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    rows = np.asarray(vectors, dtype=dtype)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1), dtype=dtype)
+
+
 @dataclass(frozen=True, eq=False)
 class Ragged:
     """How N rows are divided among S sets: those of set `s` are rows `offsets[s]` to `offsets[s + 1] - 1`.

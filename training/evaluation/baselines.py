@@ -27,7 +27,7 @@ from schemas.manifest import Manifest, read_manifest
 from training.data.documents import ClassBank, DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.loading import joint_size
-from training.data.ragged import Float32
+from training.data.ragged import Float32, unit_rows
 from training.data.views import ALL_SENTENCES, TextView
 from training.evaluation.evaluate import (
     AUTO,
@@ -44,7 +44,6 @@ from training.evaluation.models import CLASS_NAMES, evaluate_model, named_column
 from training.evaluation.position import evaluate_nearest
 from training.metrics.links import mean_auc
 from training.metrics.scores import Score
-from training.metrics.spread import unit_rows
 from training.model import EmbeddedDocument, LinkModel, embedded
 from training.text.vocabulary import tokenize
 from training.text.word_vectors import read_vectors

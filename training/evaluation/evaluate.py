@@ -6,7 +6,6 @@ becomes a row of `training.metrics.scores`; a few functions read such rows. `Eva
 --set KEY=VALUE` changes.
 """
 
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -67,9 +66,9 @@ class EvaluationReport:
         """Write the table into a folder, made if missing, and return its path."""
         about = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "rows"}
         rows = (about | asdict(row) for row in self.rows)
-        buffer = io.BytesIO()
-        pq.write_table(to_table(rows, EVALUATION_SCHEMA), buffer, compression="zstd")
-        Folder(str(directory)).write(FILE_NAME, buffer.getvalue())
+        with Folder(str(directory)).create(FILE_NAME) as sink:
+            pq.write_table(to_table(rows, EVALUATION_SCHEMA), sink.stream, compression="zstd")
+            sink.commit()
         return directory / FILE_NAME
 
     def values(self) -> dict[str, float]:

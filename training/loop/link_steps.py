@@ -9,12 +9,12 @@ from itertools import product
 import numpy as np
 import torch
 
-from training.closed_form.plans import BINS, FOLDS, Order, bins_of, masses, pair_weights, relative_places
+from training.closed_form.plans import BINS, FOLDS, SHARPNESS, Order, bins_of, masses, pair_weights, relative_places
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
 from training.data.ragged import Float64, Int64
 from training.data.split import TrainingSplit
-from training.link_steps import SHARPNESS, LinkSteps
+from training.link_steps import LinkSteps
 from training.loop.validation import RETRIEVAL_POOL, can_rank, own_set_ranks, rank_similarity, sharing
 from training.model import LinkModel
 from training.settings import LinkStep

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from scipy.special import expit
 
 from schemas.configs import restore_json
 from schemas.errors import UsageError
-from training.closed_form.plans import soft_plans
+from training.closed_form.plans import plan_of
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.metrics.curves import ENOUGH_FOR_ISOTONIC, PrecisionPoint, fit_isotonic, fit_sigmoid, precision_points
 from training.metrics.intervals import mean_interval
@@ -31,7 +30,7 @@ from training.similarity.assignment import predicted_pairs
 
 FILE_NAME = "calibration.json"
 RELIABILITY_BINS = 10
-FEATURES, PLAN_SHARPNESS = 3, 10.0
+FEATURES = 3
 FOLDS = 5  # of documents: those that the curve is fitted to had no part in their own logits
 USUAL = (0.01, 0.99)  # shares of documents with fewer, and with at most as many, sentences or images
 WORDS = {2 / 3: "strong", 1 / 3: "fair", 0.0: "weak"}  # least probability -> how a link looks
@@ -282,18 +281,15 @@ def link_features(matrix: Floats, rows: Int64, columns: Int64) -> Float64:
     >>> link_features(np.array([[0.9, 0.2], [0.1, 0.4]]), np.array([0, 1]), np.array([0, 1])).round(2).tolist()
     [[0.9, 0.67, 0.7], [0.4, 0.69, 0.2]]
     """
-    n, m = matrix.shape
     similarities = matrix[rows, columns].astype(np.float64)
     if not len(rows):
         return np.zeros((0, FEATURES))
-    scores = torch.from_numpy(PLAN_SHARPNESS * matrix.astype(np.float64))
-    plans = soft_plans(scores[None], torch.tensor([n]), torch.tensor([m]))[0].numpy() + np.log(max(n, m))
     positions = np.arange(len(rows))
     by_row, by_column = matrix[rows].astype(np.float64), matrix[:, columns].T.astype(np.float64)
     by_row[positions, columns] = by_column[positions, rows] = -np.inf
     others = np.maximum(by_row.max(axis=1), by_column.max(axis=1))
     margins = np.where(np.isfinite(others), similarities - others, 0.0)
-    return np.stack([similarities, plans[rows, columns], margins], axis=1)
+    return np.stack([similarities, plan_of(matrix)[rows, columns], margins], axis=1)
 
 
 def calibration_scores(calibration: Calibration, observed: Observations) -> Iterator[Score]:

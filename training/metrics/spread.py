@@ -6,12 +6,11 @@ are measured on the data set's own vectors rather than on a model's, "to quantif
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import fdtrc
 
-from training.data.ragged import Float64, Floats, require_finite
+from training.data.ragged import Float64, Floats, require_finite, unit_rows
 from training.metrics.scores import Score
 
 CONTENT_DIMENSIONS = 20
@@ -43,17 +42,6 @@ def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Flo
         "spread + content": np.concatenate([spreads, content(images), content(texts)], axis=1),
     }
     return spreads, [score for name, columns in predictors.items() for score in regress(name, columns, auc)]
-
-
-def unit_rows(vectors: Floats, dtype: type[np.floating[Any]] = np.float64) -> Floats:
-    """Return n L2-normalised vectors; zero vectors stay zero.
-
-    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
-    [[0.6, 0.8], [0.0, 0.0]]
-    """
-    rows = np.asarray(vectors, dtype=dtype)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(lengths > 0, lengths, 1), dtype=dtype)
 
 
 def spread(vectors: Floats) -> float:

@@ -9,9 +9,9 @@ import pytest
 from schemas.errors import ConfigError, MultilinkError, UsageError
 from schemas.overrides import override
 from training.data.loading import load_training_data
+from training.data.ragged import unit_rows
 from training.loop.context import Context
 from training.loop.trainer import train
-from training.metrics.spread import unit_rows
 from training.model import LinkModel
 from training.recipes import recipe
 
