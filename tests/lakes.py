@@ -215,9 +215,11 @@ def learn(config: TrainConfig, lake: Lake, run: Path) -> Path:
     return train(config, data, Context(), run_directory=run).model
 
 
-def untrained(config: TrainConfig, lake: Lake, words: Sequence[str] = (), *, seed: int = 0) -> LinkModel:
+def untrained(
+    config: TrainConfig, lake: Lake, words: Sequence[str] = (), *, dataset: str = "synthetic", seed: int = 0
+) -> LinkModel:
     """Return a model of a lake with random weights; towers that read words know these."""
-    data = identify(*read_manifest(lake, "synthetic"), config.reading)
+    data = identify(*read_manifest(lake, dataset), config.reading)
     vocabulary = Vocabulary.from_counts(dict.fromkeys(words, 1), min_count=1) if words else None
     torch.manual_seed(seed)
     return LinkModel(ModelCard(config=config, data=data), vocabulary).eval()

@@ -23,13 +23,18 @@ def digest_of(manifest: Manifest) -> str:
     return fingerprint(json.loads(manifest.to_json()))[:16]
 
 
-def test_build(bench: Bench, built: dict[str, Any], local: Local, found: Found) -> None:
-    """`multilink build diy` by `{engine}` with the lake on S3, against one local process."""
-    manifest, folder = read_manifest(Lake.at(LAKE), "diy")
-    assert built["version"] == local.manifest.version
+def compared(lake: Lake, local: Local) -> str:
+    """Compare the newest version of a lake with that of one local process, to the byte; return what to tell."""
+    manifest, folder = read_manifest(lake, "diy")
     assert manifest.to_json() == local.manifest.to_json()
     assert list(verify(manifest, folder)) == []
-    found(f"version {manifest.version}, digest {digest_of(manifest)}, equal byte for byte")
+    return f"version {manifest.version}, digest {digest_of(manifest)}"
+
+
+def test_build(bench: Bench, built: dict[str, Any], local: Local, found: Found) -> None:
+    """`multilink build diy` by `{engine}` with the lake on S3, against one local process."""
+    assert built["version"] == local.manifest.version
+    found(f"{compared(Lake.at(LAKE), local)}, equal byte for byte")
 
 
 WAYS = {
@@ -43,10 +48,7 @@ def test_build_without_engine(bench: Bench, local: Local, way: str, found: Found
     """`multilink build diy` by `{way}` with the lake on S3, against one local process."""
     lake = f"s3://lake/{way.replace(', ', '-').replace(' ', '-')}"
     bench.run(*bench.build_arguments(lake, WAYS[way]))
-    manifest, folder = read_manifest(Lake.at(lake), "diy")
-    assert manifest.to_json() == local.manifest.to_json()
-    assert list(verify(manifest, folder)) == []
-    found(f"version {manifest.version}, digest {digest_of(manifest)}, equal byte for byte")
+    found(f"{compared(Lake.at(lake), local)}, equal byte for byte")
 
 
 def test_two_builds_at_once(bench: Bench, local: Local, found: Found) -> None:
@@ -54,13 +56,12 @@ def test_two_builds_at_once(bench: Bench, local: Local, found: Found) -> None:
     lake = Lake.at("s3://lake/at-once")
     both = [bench.start(*bench.build_arguments(lake.root.uri, ("--runner", "local"))) for _ in range(2)]
     versions = [summary_of(each)["version"] for each in both]
-    manifest, folder = read_manifest(lake, "diy")
-    assert versions == [manifest.version] * 2
-    assert manifest.to_json() == local.manifest.to_json()
-    assert list(verify(manifest, folder)) == []
-    assert set(folder.files()) == set(local.lake.dataset("diy", manifest.version).files())
+    version = compared(lake, local)
+    assert versions == [local.manifest.version] * 2
+    files = [each.dataset("diy", local.manifest.version).files() for each in (lake, local.lake)]
+    assert set(files[0]) == set(files[1])
     assert [name for name in lake.root.files() if "lock" in name] == []
-    found(f"both give version {manifest.version}, digest {digest_of(manifest)}; its files are those of one build")
+    found(f"both give {version}; its files are those of one build")
 
 
 def test_train(bench: Bench, trained: dict[str, Any], reference: Trained, found: Found) -> None:

@@ -128,8 +128,8 @@ def test_task_manager_killed(bench: Bench, local: Local, found: Found, kills: in
     found(f"the same manifest of each of {len(builds)} builds; {again} times a picture was asked for again")
 
 
-def follow_training(bench: Bench, built: dict[str, Any], break_: Callable[[], None]) -> dict[str, Any]:
-    """Train, break something after some epochs, and return the summary."""
+def trained_through(bench: Bench, built: dict[str, Any], reference: Trained, break_: Callable[[], None]) -> str:
+    """Train, break something after some epochs, and compare the weights with the reference; return what to tell."""
     runs, client = Folder(f"{LAKE}/runs"), mlflow.MlflowClient(bench.cluster.environment["MLFLOW_TRACKING_URI"])
     earlier = {*runs.names(), TASKS}
 
@@ -140,15 +140,15 @@ def follow_training(bench: Bench, built: dict[str, Any], break_: Callable[[], No
     process = bench.start(*bench.train_arguments(LAKE, built["version"]))
     wait_for(is_under_way, process)
     break_()
-    return summary_of(process)
+    largest = largest_difference(bench.weights(summary_of(process)["model_uri"]), reference.weights)
+    assert largest < WEIGHTS_DIFFER
+    return f"largest difference of a weight {largest:.1e}"
 
 
 def test_ray_node_killed_in_training(bench: Bench, built: dict[str, Any], reference: Trained, found: Found) -> None:
     """A Ray node killed in the middle of training."""
-    trained = follow_training(bench, built, lambda: bench.kill("ray-1"))
-    largest = largest_difference(bench.weights(trained["model_uri"]), reference.weights)
-    assert largest < WEIGHTS_DIFFER
-    found(f"resumed from the last checkpoint; largest difference of a weight {largest:.1e}")
+    difference = trained_through(bench, built, reference, lambda: bench.kill("ray-1"))
+    found(f"resumed from the last checkpoint; {difference}")
 
 
 def test_s3_away(bench: Bench, built: dict[str, Any], reference: Trained, found: Found) -> None:
@@ -162,10 +162,7 @@ def test_s3_away(bench: Bench, built: dict[str, Any], reference: Trained, found:
         time.sleep(AWAY_S)
         machine.connect(is_up=True)
 
-    trained = follow_training(bench, built, away)
-    largest = largest_difference(bench.weights(trained["model_uri"]), reference.weights)
-    assert largest < WEIGHTS_DIFFER
-    found(f"waited for; largest difference of a weight {largest:.1e}")
+    found(f"waited for; {trained_through(bench, built, reference, away)}")
 
 
 def test_ray_node_killed_in_linking(bench: Bench, trained: dict[str, Any], found: Found) -> None:

@@ -10,7 +10,7 @@ from commands import parse
 from dagster._core.instance.ref import InstanceRef
 from programs import CHART, NEEDED, RELEASE, helm, objects, template
 
-from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, RayWhere, Settings, read_settings
+from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, RayWhere, read_settings
 
 DEPLOYMENTS = ("webserver", "daemon", "code", "mlflow", "pages")
 
@@ -23,10 +23,6 @@ def chart() -> dict[tuple[str, str], Any]:
 def container(chart: dict[tuple[str, str], Any], name: str) -> Any:
     (only,) = chart["Deployment", f"{RELEASE}-{name}"]["spec"]["template"]["spec"]["containers"]
     return only
-
-
-def settings_of(chart: dict[tuple[str, str], Any]) -> Settings:
-    return read_settings(chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["settings.yaml"], where="settings.yaml")
 
 
 def test_the_chart_passes_helms_own_rules() -> None:
@@ -107,7 +103,8 @@ def test_the_pages_ask_for_a_token_or_believe_a_proxy(
 
 
 def test_the_settings_are_those_of_orchestration(chart: dict[tuple[str, str], Any]) -> None:
-    settings = settings_of(chart)
+    text = chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["settings.yaml"]
+    settings = read_settings(text, where="settings.yaml")
     assert settings.ray.where is RayWhere.RAY_JOB
     cluster = chart["RayCluster", f"{RELEASE}-ray"]
     assert settings.ray.address == f"http://{cluster['metadata']['name']}-head-svc:8265"

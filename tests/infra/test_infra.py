@@ -10,10 +10,8 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -158,15 +156,9 @@ def test_the_image_is_built_of_what_is_there() -> None:
     assert any(line.endswith(f"_sdk:{beam[1]} AS beam") for line in lines)
 
 
-@cache
-def flink_configuration() -> dict[str, Any]:
-    values: dict[str, Any] = yaml.safe_load(FLINK["ConfigMap", "flink-config"]["data"]["config.yaml"])
-    return values
-
-
 def test_flink_is_told_what_it_does_not_start_without() -> None:
     """The file replaces the image's own, which holds memory sizes; a service passes on no port that chance chose."""
-    configuration = flink_configuration()
+    configuration = yaml.safe_load(FLINK["ConfigMap", "flink-config"]["data"]["config.yaml"])
     service = FLINK["Service", "flink-jobmanager"]["spec"]
     assert configuration["jobmanager.rpc.address"] == "flink-jobmanager"
     ports = {port["name"]: port["port"] for port in service["ports"]}

@@ -126,22 +126,21 @@ def test_saving_and_loading_is_the_same_model(towers: str, tmp_path: Path) -> No
     assert has_words == isinstance(model.card.config.text, WordsSettings)
 
 
-def test_a_document_that_does_not_fit_is_refused() -> None:
-    one = documents()[0]
-    with pytest.raises(UsageError, match="have none"):
-        similarities(model_of("sentence"), [replace(one, sentence_vectors=None)])
-    with pytest.raises(UsageError, match="vectors of 6 numbers"):
-        similarities(model_of("sentence"), [replace(one, image_vectors=np.ones((2, 7)))])
-    with pytest.raises(UsageError, match="regions of a detector"):
-        similarities(model_of("gru + region-concept"), [replace(one, regions=None)])
-    with pytest.raises(UsageError, match="expected regions of 2 images, found 3"):
-        similarities(model_of("gru + region-concept"), [replace(one, regions=regions_of(3, 0))])
-    with pytest.raises(UsageError, match="the images have none"):
-        similarities(model_of("fine-tuned"), [replace(one, jpegs=None)])
-    with pytest.raises(UsageError, match="texts have no roles"):
-        similarities(model_of("multi-source"), [replace(one, roles=None)])
-    with pytest.raises(UsageError, match="language of each document"):
-        similarities(model_of("one for all"), [replace(one, language=None)])
+@pytest.mark.parametrize(
+    ("towers", "change", "words"),
+    [
+        ("sentence", {"sentence_vectors": None}, "have none"),
+        ("sentence", {"image_vectors": np.ones((2, 7))}, "vectors of 6 numbers"),
+        ("gru + region-concept", {"regions": None}, "regions of a detector"),
+        ("gru + region-concept", {"regions": regions_of(3, 0)}, "expected regions of 2 images, found 3"),
+        ("fine-tuned", {"jpegs": None}, "the images have none"),
+        ("multi-source", {"roles": None}, "texts have no roles"),
+        ("one for all", {"language": None}, "language of each document"),
+    ],
+)
+def test_a_document_that_does_not_fit_is_refused(towers: str, change: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        similarities(model_of(towers), [replace(documents()[0], **change)])
 
 
 def test_a_models_words_are_those_of_the_documents_language() -> None:

@@ -164,7 +164,7 @@ def test_pages_read_what_they_show_and_no_more(tmp_path: Path) -> None:
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(address: str) -> None:
     command = [sys.executable, "-c", WRITER, address, "1000000", "w"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": _root()}
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     ) as writer:
         numbers = [int(writer.stdout.readline()) for _ in range(20)]
         writer.send_signal(signal.SIGKILL)  # in the middle of the next write
@@ -210,10 +210,6 @@ def test_what_nobody_decided_on_expires(address: str, monkeypatch: pytest.Monkey
         for gone, find in ((keys[0], opened.article), (upload, opened.upload)):
             with pytest.raises(NotFoundError, match="it was deleted or never saved"):
                 find(gone)
-
-
-def _root() -> str:
-    return str(Path(__file__).parents[3])
 
 
 def test_what_cannot_be_a_decision_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

@@ -2,25 +2,21 @@
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import lakes
 import pyarrow.parquet as pq
 import pytest
-import torch
+from forked import Outcome
 from PIL import Image
-from typer.testing import CliRunner
 
-from orchestration.cli import app
 from pipelines.config import recipe
 from pipelines.run import build_dataset
 from schemas.lake import Lake
-from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.config import TrainConfig
-from training.data.loading import identify
 from training.linking.relinked import caution_line
-from training.model import LinkModel, ModelCard
 from training.towers.vectors import LinearSettings, SentenceSettings
 
 QUICK = "features.images=colour-shape"
@@ -52,29 +48,20 @@ def corpus(folder: Path) -> Path:
 def saved_model(lake: Path, shards: Path, folder: Path) -> Path:
     """Save a model, with random weights, of what a build of the corpus has."""
     settings = [f"source.documents={shards}", f"source.images={shards}", QUICK]
-    summary = build_dataset(override(recipe("mmc4"), settings), lake=Lake.at(str(lake)), say=print)
-    manifest, version = read_manifest(Lake.at(str(lake)), f"mmc4@{summary.manifest.version}")
-    torch.manual_seed(0)
+    build_dataset(override(recipe("mmc4"), settings), lake=Lake.at(str(lake)), say=print)
     config = TrainConfig(recipe="test", dimensions=16, text=SentenceSettings(), image=LinearSettings(standardise=True))
     folder.mkdir()
-    LinkModel(ModelCard(config=config, data=identify(manifest, version, config.reading)), None).eval().save(folder)
+    lakes.untrained(config, Lake.at(str(lake)), dataset="mmc4").save(folder)
     return folder
 
 
-def run(*arguments: object) -> dict[str, Any]:
-    result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.output.strip().splitlines()[-1])
-    return found
-
-
 @pytest.mark.slow
-def test_a_corpus_is_relinked_by_one_command(tmp_path: Path) -> None:
+def test_a_corpus_is_relinked_by_one_command(within: Callable[..., Outcome], tmp_path: Path) -> None:
     shards = corpus(tmp_path / "mmc4")
     model = saved_model(tmp_path / "other", shards, tmp_path / "model")
     where = ("--lake", tmp_path / "lake", "--model", model)
     source = ("--input", shards, "--format", "mmc4", "--set", f"source.images={shards}", "--set", QUICK)
-    summary = run("relink", *where, *source, "--output", tmp_path / "out")
+    summary = within("relink", *where, *source, "--output", "out", "--json").json
     assert (summary["documents"], summary["failures"]) == (8, {})
     assert summary["agreement"]["documents"] == 8 and summary["agreement"]["given"] == 16
     rows = pq.read_table(tmp_path / "out" / "relinked").to_pylist()
@@ -89,7 +76,7 @@ def test_a_corpus_is_relinked_by_one_command(tmp_path: Path) -> None:
 
     assert summary["trained_on"].startswith("mmc4@")
     version = summary["dataset"]
-    again = run("relink", *where, "--dataset", version, "--output", tmp_path / "out")
+    again = within("relink", *where, "--dataset", version, "--output", "out", "--json").json
     assert (again["shards_reused"], again["agreement"]) == (again["shards"], summary["agreement"])
 
 
@@ -103,10 +90,9 @@ def test_a_corpus_is_relinked_by_one_command(tmp_path: Path) -> None:
         (["--dataset", "x", "--format", "mmc4"], "work only with --input"),
     ],
 )
-def test_mistakes_are_told(arguments: list[str], told: str) -> None:
-    result = CliRunner().invoke(app, ["relink", "--output", "out", "--lake", "lake", *arguments])
-    assert result.exit_code != 0
-    assert told in str(result.exception)
+def test_mistakes_are_told(within: Callable[..., Outcome], arguments: list[str], told: str) -> None:
+    result = within("relink", "--output", "out", "--lake", "lake", *arguments)
+    assert result.status == 2 and told in result.err
 
 
 def test_the_summary_says_what_probabilities_are_worth() -> None:

@@ -202,12 +202,13 @@ def test_choosing_an_extractor(lake: Lake) -> None:
         return Columns(images=wanted).resolved(replace(manifest, features={"images": columns})).images
 
     assert chosen("auto", one) == "a" and chosen("b", two) == "b"
-    with pytest.raises(ConfigError, match=r"found a, b; set data\.image_features"):
-        chosen("auto", two)
-    with pytest.raises(ConfigError, match=r"'c'.* it has a, b"):
-        chosen("c", two)
-    with pytest.raises(ConfigError, match="found none"):
-        chosen("auto", ())
+    for wanted, columns, words in (
+        ("auto", two, r"found a, b; set data\.image_features"),
+        ("c", two, r"'c'.* it has a, b"),
+        ("auto", (), "found none"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            chosen(wanted, columns)
 
 
 def column(name: str) -> FeatureColumn:

@@ -29,10 +29,6 @@ def store(template: Path, tmp_path: Path) -> Iterator[mlflow.MlflowClient]:
         yield connect(uri)
 
 
-def lines_to(said: list[str], line: str) -> None:
-    said.append(line)
-
-
 def trainer(client: mlflow.MlflowClient, lake: Lake, said: list[str]) -> partial[TrainSummary]:
     """Return what trains with `--reuse`."""
     return partial(
@@ -43,7 +39,7 @@ def trainer(client: mlflow.MlflowClient, lake: Lake, said: list[str]) -> partial
         overrides=SMALL,
         reuse=True,
         tracking=client.tracking_uri,
-        say=partial(lines_to, said),
+        say=said.append,
     )
 
 

@@ -28,12 +28,13 @@ def test_random_is_what_every_evaluation_prints_beside_a_model(registry_lake: La
 
 def test_what_a_baseline_lacks_is_said(registry_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     lake = registry_lake.root.uri
-    with pytest.raises(UsageError, match="12 numbers, image vectors 16: they are not of one joint model"):
-        run_baseline(baseline="joint-embeddings", dataset="synthetic", lake=lake)
-    with pytest.raises(UsageError, match="the data set has no classes of its images; build it with"):
-        run_baseline(baseline="object-detection", dataset="synthetic", lake=lake)
-    with pytest.raises(UsageError, match="--baseline clip: expected one of random, nearest-sentence, object-"):
-        run_baseline(baseline="clip", dataset="synthetic", lake=lake)
+    for name, words in (
+        ("joint-embeddings", "12 numbers, image vectors 16: they are not of one joint model"),
+        ("object-detection", "the data set has no classes of its images; build it with"),
+        ("clip", "--baseline clip: expected one of random, nearest-sentence, object-"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            run_baseline(baseline=name, dataset="synthetic", lake=lake)
     evaluate = ["evaluate", "--baseline", "random", "--dataset", "synthetic", "--lake", lake]
     assert run([*evaluate, "--set", "word_vector=x"]) == 2 and "word_vector" in capsys.readouterr().err
 

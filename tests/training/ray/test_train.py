@@ -190,28 +190,19 @@ def test_workers_must_be_some(lake: Lake) -> None:
 
 
 def test_mistakes_are_said_before_anything_starts(lake: Lake, empty_store: str) -> None:
-    tracking = empty_store
-    with pytest.raises(ConfigError, match="image_features"):
-        run_train(
-            lake=lake.root.uri,
-            dataset="synthetic",
-            recipe="tiny",
-            overrides=["data.image_features=other"],
-            tracking=tracking,
-            say=print,
-        )
-    with pytest.raises(UsageError, match="start_from = 'models:/nobody@champion': no model 'nobody'"):
-        run_train(
-            lake=lake.root.uri,
-            dataset="synthetic",
-            recipe="tiny",
-            overrides=["training.start_from=models:/nobody@champion"],
-            tracking=tracking,
-            say=print,
-        )
-    with pytest.raises(UsageError, match="data set "):
-        run_train(lake=lake.root.uri, recipe="tiny", tracking=tracking, say=print)
-    assert connect(tracking).get_experiment_by_name("multilink-synthetic") is None
+    where = {"lake": lake.root.uri, "recipe": "tiny", "tracking": empty_store, "say": print}
+    for options, error, words in (
+        ({"dataset": "synthetic", "overrides": ["data.image_features=other"]}, ConfigError, "image_features"),
+        (
+            {"dataset": "synthetic", "overrides": ["training.start_from=models:/nobody@champion"]},
+            UsageError,
+            "start_from = 'models:/nobody@champion': no model 'nobody'",
+        ),
+        ({}, UsageError, "data set "),
+    ):
+        with pytest.raises(error, match=words):
+            run_train(**where, **options)
+    assert connect(empty_store).get_experiment_by_name("multilink-synthetic") is None
 
 
 def test_the_error_of_ours_is_found_behind_rays() -> None:
