@@ -22,6 +22,7 @@ from training.metrics.scores import LEVEL, Score
 from training.model import LinkModel
 
 RESAMPLES = 1_000
+WEIGHT = 0.13  # Alikhani 2022: lambda of eq. 4 for CITE++; 0.12 for CLUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class RefineConfig(Settings):
 
     part: ClassVar[str] = "refine"
     below: NonNegativeFloat = 0.1
-    weight: NonNegativeFloat = 0.13
+    weight: NonNegativeFloat = WEIGHT
 
     def of(self, model: LinkModel) -> Adjust:
         """Return what refines the similarities of a model.
