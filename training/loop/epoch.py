@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, groupby, islice
 from operator import itemgetter
 from typing import TypeVar
@@ -19,7 +19,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from schemas.console import Passing, Say, duration
+from schemas.console import Passing, Say, left_of
 from training.data.index import batch_count, training_batches
 from training.data.ragged import Int64
 from training.data.split import TrainingSplit
@@ -32,20 +32,18 @@ from training.model import LinkModel
 from training.objectives.batch import DrawKey, Solver
 
 SECONDS_BETWEEN_LINES = 10.0
-Clock = Callable[[], float]
 
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """Progress of one epoch.
+    """Progress of one epoch, which begins when this is made.
 
     Attributes:
         epoch: its number, from 1.
         epochs: how many there will be.
         steps: how many it has.
         say: takes a line.
-        clock: seconds from any start.
-        began: when it began, by the clock.
+        began: when it began.
         reported: when the last line was reported.
         documents: documents of the steps taken.
         taken: steps taken.
@@ -55,35 +53,29 @@ class Progress:
     epochs: int
     steps: int
     say: Say
-    clock: Clock = time.monotonic
-    began: float = 0.0
-    reported: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+    reported: float = field(default_factory=time.monotonic)
     documents: int = 0
     taken: int = 0
 
-    def start(self) -> Progress:
-        """Begin to count time."""
-        self.began = self.reported = self.clock()
-        return self
-
     def step(self, documents: int, loss: Tensor, learning_rate: float) -> None:
-        """Count a step of so many documents; `loss` is the mean of the epoch's losses so far."""
+        """Count a step of so many documents, and report now and then; `loss` is the mean of the epoch's losses so far.
+
+        The time left is that of the training steps of all epochs to come.
+        """
         self.documents += documents
         self.taken += 1
-        now = self.clock()
-        if now - self.reported >= SECONDS_BETWEEN_LINES:
-            self.reported = now
-            self.say(Passing(self.line(now - self.began, float(loss), learning_rate)))
-
-    def line(self, elapsed_s: float, loss: float, learning_rate: float) -> str:
-        """Return the line of a moment; the time left is that of the training steps of all epochs to come."""
-        steps_left = self.steps * (self.epochs - self.epoch + 1) - self.taken
-        left_s = elapsed_s / self.taken * steps_left
-        return (
+        now = time.monotonic()
+        if now - self.reported < SECONDS_BETWEEN_LINES:
+            return
+        self.reported, elapsed_s = now, now - self.began
+        left = left_of(self.taken, self.steps * (self.epochs - self.epoch + 1), elapsed_s)
+        line = (
             f"epoch {self.epoch}/{self.epochs}, step {self.taken}/{self.steps}: "
-            f"{self.documents / elapsed_s:.1f} documents/s, loss {loss:.4f}, learning rate {learning_rate:.3g}, "
-            f"{duration(left_s)} left"
+            f"{self.documents / elapsed_s:.1f} documents/s, loss {float(loss):.4f}, "
+            f"learning rate {learning_rate:.3g}{left}"
         )
+        self.say(Passing(line))
 
 
 logger = logging.getLogger(__name__)
@@ -114,7 +106,7 @@ def train_epoch(run: RunState, split: TrainingSplit, context: Context) -> dict[s
     set_trainable(run.model, run.epoch)
     guard = StepGuard()
     stepper = Stepper(run.model, run.optimiser, context, guard)
-    progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=steps, say=context.say).start()
+    progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=steps, say=context.say)
     total = torch.zeros((), dtype=torch.float64, device=context.device)
     computed = documents = 0
     for step, batches_of in groupby(_ahead(_batches(run.model, split, run.epoch, context)), itemgetter(0)):
