@@ -13,7 +13,7 @@ processes that fetch into one store need not know of each other: at worst both a
 
 A segment is closed by the first answer after half a minute, so a kill costs less than a minute of one process: those
 that take over its work find the rest once they `refresh`. What a kill leaves is a temporary file, or a segment without
-an index that nobody reads; both go when something is forgotten (`remove_unindexed`).
+an index that nobody reads; both go when something is forgotten (`recover`).
 """
 
 import gzip
@@ -192,8 +192,8 @@ def request_key(kind: str, url: str) -> str:
     return hashlib.sha256(f"{kind}\n{url}".encode()).hexdigest()
 
 
-def remove_unindexed(raw: Folder) -> None:
-    """Remove segments that a kill left without an index. The caller works alone in the lake: one may be about to come.
+def recover(raw: Folder) -> None:
+    """Remove what a kill left: segments without an index. The caller works alone in the lake: one may be about to come.
 
     A file of another name beside segments is left alone.
     """

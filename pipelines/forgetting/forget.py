@@ -27,7 +27,7 @@ from pipelines.forgetting.captures import Marks, Removal, remove_captures
 from pipelines.forgetting.holdings import Holding, NamedContent, find_holdings
 from pipelines.forgetting.ledger import take_out
 from pipelines.packs import packs_with, remove_rows
-from pipelines.raw import FILES, remove_unindexed, request_key
+from pipelines.raw import FILES, recover, request_key
 from pipelines.shards.writing import write_rows
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sweep import remove_version
@@ -174,7 +174,7 @@ def _remove_unfinished(lake: Lake) -> None:
             for version in set(top.child(name).names()) - there:
                 top.child(name, version).remove()
     lake.builds.child(DRAFTS).remove()
-    remove_unindexed(lake.raw)
+    recover(lake.raw)
     for path in [path for path in lake.root.files() if is_temporary(path)]:
         lake.root.delete(path)
 

@@ -12,7 +12,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from pipelines import raw as module
-from pipelines.raw import RawStore, remove_unindexed, request_key
+from pipelines.raw import RawStore, recover, request_key
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.raw import RawEntry
@@ -132,7 +132,7 @@ def test_what_a_kill_left_without_an_index_goes(raw: Folder) -> None:
     kept = fill(store, 2)
     store.close()
     raw.delete(f"web/index/{lost[0].segment}.parquet")
-    remove_unindexed(raw)
+    recover(raw)
     assert {path.name for path in files_of(raw, ".warc.gz")} == {
         "empty.warc.gz", "foreign.warc.gz", f"{kept[0].segment}.warc.gz"
     }  # fmt: skip
@@ -191,7 +191,7 @@ def test_many_lookups_list_the_store_once(raw: Folder, monkeypatch: pytest.Monke
 def test_a_store_is_left_as_it_is_found(raw: Folder) -> None:
     RawStore(raw).find_many("web", ["0" * 64])
     RawStore(raw).close()
-    remove_unindexed(raw)
+    recover(raw)
     assert not os.path.exists(raw.uri)  # noqa: PTH110
 
 
