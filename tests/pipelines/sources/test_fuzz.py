@@ -413,8 +413,6 @@ ALBUM_PAGE = """<html><head><link rel="canonical" href="https://imgur.com/a/x"><
 <div class="post-image-container" id="a1"><div class="post-image"><img itemprop="contentURL" src="//i.imgur.com/a1.jpg">
 </div><div class="post-image-meta"><h2 class="post-image-title">One</h2><p class="post-image-description">A &amp; b</p>
 </div></div><script>window.postDataJSON="{\\"media\\": [{\\"id\\": \\"c3\\"}]}"</script></body></html>"""
-RUN_SLOTS = """<html><script>runSlots({item: {"album_images": {"images": [{"hash": "b2", "title": "T",
-"description": null, "ext": ".jpg"}]}}});</script></html>"""
 WIKITEXT = """{{Infobox|name=[[Dodo]]}}
 The '''dodo''' is a [[bird|big bird]].<ref>x</ref>
 == Heading ==
@@ -430,7 +428,10 @@ SUBMISSION = {
 ALL_TEXT = FIXTURES / "imageclef/all_text"
 PARSERS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "album page": (ALBUM_PAGE.encode(), partial(parse_album_page, base_url="https://imgur.com/a/x")),
-    "old album page": (RUN_SLOTS.encode(), partial(parse_album_page, base_url="https://imgur.com/a/x")),
+    "old album page": (
+        ALBUM_PAGE.partition("<script>")[0].encode(),
+        partial(parse_album_page, base_url="https://imgur.com/a/x"),
+    ),
     "album API": (json.dumps(ALBUM_API).encode(), partial(parse_album_api, base_url="https://imgur.com/a/x")),
     "article": (
         (FIXTURES / "wikipedia/dodo.html").read_bytes(),

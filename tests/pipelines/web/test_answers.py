@@ -12,15 +12,6 @@ from pipelines.web.requests import (
 from schemas.failures import Reason
 
 
-@pytest.mark.parametrize(
-    ("status", "reason"),
-    [(404, "not-found"), (410, "not-found"), (401, "forbidden"), (403, "forbidden"), (451, "forbidden"),
-     (400, "http-error"), (429, "http-error"), (500, "http-error"), (304, "http-error"), (204, "http-error")],
-)  # fmt: skip
-def test_statuses(status: int, reason: str) -> None:
-    assert reason_of_status(status) == reason
-
-
 def test_what_may_be_tried_again() -> None:
     again = {status for status in range(400, 600) if may_help(reason_of_status(status), status)}
     assert again == {429, 500, 502, 503, 504}

@@ -237,15 +237,6 @@ def test_an_article_whose_files_are_not_told_is_a_row(wiki: Wiki, client: Client
     assert isinstance(found, Failure) and (found.record_id, found.reason) == ("Great auk", "broken-record")
 
 
-def test_a_redirect_gives_the_article_it_leads_to(wiki: Wiki, client: Client) -> None:
-    wiki.add("/w/rest.php/v1/page/Raphus/html", b"", 307, "/w/rest.php/v1/page/Dodo/html?redirect=no")
-    wiki.add("/w/rest.php/v1/page/Dodo/html?redirect=no", (FOLDER / "dodo.html").read_bytes())
-    wiki.add(FILES.format("Dodo+%26+sons", ""), files())
-    draft = fetch(WikipediaSource(base_url=wiki.url), client, "Raphus")
-    assert isinstance(draft, CandidateDocument)
-    assert (draft.id, draft.provenance.record_id) == ("8571", "Dodo & sons")
-
-
 def test_articles_that_are_none(wiki: Wiki, client: Client) -> None:
     source = WikipediaSource(base_url=wiki.url)
     pages = {
