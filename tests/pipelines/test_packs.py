@@ -34,6 +34,14 @@ def rows(values: list[int]) -> dict[str, list[object]]:
     return {"hash": [key(value) for value in values], "value": list(values)}
 
 
+def packed(folder: PackFolder, rows: dict[str, list[object]]) -> list[PackRef]:
+    """Return the references of rows that were written into a pack of their own."""
+    writer = folder.writer()
+    refs = writer.add(rows)
+    writer.close()
+    return refs
+
+
 @settings(max_examples=40)
 @given(
     adds=st.lists(st.lists(st.integers(0, 10_000), max_size=9), max_size=8),
@@ -90,9 +98,7 @@ def test_many_packs_are_found_by_files_that_processes_share(tmp_path: Path, monk
 
 
 def test_more_row_groups_than_are_held_at_once_are_read_in_any_order(tmp_path: Path) -> None:
-    writer = folder_at(tmp_path, rows_per_group=2).writer()
-    refs = writer.add(rows(list(range(200))))
-    writer.close()
+    refs = packed(folder_at(tmp_path, rows_per_group=2), rows(list(range(200))))
     wanted = [(number * 77) % 200 for number in range(300)]  # some of them twice
     read = folder_at(tmp_path, rows_per_group=3).read([refs[number] for number in wanted], ["value"])
     assert read["value"].to_pylist() == wanted  # the file says how many rows a group of it has
@@ -124,9 +130,7 @@ def test_a_pack_is_closed_when_it_is_large_or_old(tmp_path: Path, monkeypatch: p
 
 def test_a_pack_that_is_gone_is_forgotten_and_said(tmp_path: Path) -> None:
     folder = folder_at(tmp_path)
-    writer = folder.writer()
-    (ref,) = writer.add(rows([5]))
-    writer.close()
+    (ref,) = packed(folder, rows([5]))
     assert folder.index().find([key(5)]) == [ref]
     (tmp_path / f"{ref.pack}.parquet").unlink()
     assert folder.index().find([key(5)]) == [None]
@@ -140,9 +144,7 @@ def test_small_packs_on_an_object_store_are_asked_for_once_each(
     """A slow build closes many. When more were in use than are held open, each was asked for again and again."""
     folder = PackFolder(Folder(f"s3://lake/small?{object_store}"), SCHEMA, "hash")
     for value in range(100):
-        writer = folder.writer()
-        writer.add(rows([value]))
-        writer.close()
+        packed(folder, rows([value]))
     asked = Counter[str]()
 
     def counted(uri: str, name: str, count: int) -> tuple[bytes, int]:
@@ -163,9 +165,7 @@ def test_a_pack_on_an_object_store_is_read_in_pieces(
     monkeypatch.setattr(packs, "_BLOCK_BYTES", block)
     monkeypatch.setattr(packs, "_END_BYTES", end)
     folder = PackFolder(Folder(f"s3://lake/pieces-{block}?{object_store}"), SCHEMA, "hash", 3)
-    writer = folder.writer()
-    refs = writer.add(rows(list(range(50))))
-    writer.close()
+    refs = packed(folder, rows(list(range(50))))
     assert folder.index().find([key(value) for value in range(50)]) == refs
     assert folder.read(refs[::-1], ["value"])["value"].to_pylist() == list(range(50))[::-1]
     with pytest.raises(BuildError, match=r"this file was removed while it was read; repeat the command"):
@@ -174,9 +174,7 @@ def test_a_pack_on_an_object_store_is_read_in_pieces(
 
 def test_threads_share_open_packs_and_the_index(tmp_path: Path) -> None:
     folder = folder_at(tmp_path)
-    writer = folder.writer()
-    refs = writer.add(rows(list(range(200))))
-    writer.close()
+    refs = packed(folder, rows(list(range(200))))
 
     def read(value: int) -> object:
         assert folder.index().find([key(value)]) == [refs[value]]
@@ -189,9 +187,7 @@ def test_threads_share_open_packs_and_the_index(tmp_path: Path) -> None:
 def many(folder: PackFolder, count: int = 70) -> None:
     """Write small packs: each has a row of its own and one that all have, whose value is the pack's number."""
     for value in range(count):
-        writer = folder.writer()
-        writer.add({"hash": [key(value), key(-1)], "value": [value, value]})
-        writer.close()
+        packed(folder, {"hash": [key(value), key(-1)], "value": [value, value]})
 
 
 def values_of(folder: PackFolder, count: int = 70) -> list[object]:

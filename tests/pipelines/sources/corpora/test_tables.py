@@ -86,35 +86,28 @@ def test_a_description_that_is_broken_costs_no_document(broken: str, tmp_path: P
     assert (len(uris_of(draft)), metadata_of(draft), draft.provenance.url, failures) == (2, (), None, [])
 
 
-def test_lists_that_are_json_text_in_a_shard_whose_name_is_in_capitals(tmp_path: Path) -> None:
-    row = PAGE | {name: json.dumps(PAGE[name]) for name in ("images", "texts")}
-    path = tmp_path / "SHARD.PARQUET"
-    pq.write_table(pa.Table.from_pylist([row]), path)
-    (draft,), failures, _ = read(path, "obelics", language="en")
-    assert (len(texts(draft)), len(uris_of(draft)), failures) == (4, 2, [])
+ABOUT = [{"alt_text": "A  shelf", "bytes": 700}, None, {"alt_text": None, "bytes": 701}, None]
+GENERAL = {"id": "x", "url": "https://h.example/page.html"}
 
 
-@pytest.mark.parametrize("is_text", [False, True])
-def test_descriptions_as_structs_or_as_json(is_text: bool, tmp_path: Path) -> None:
-    """OmniCorpus' shards have structs."""
-    about = [{"alt_text": "A  shelf", "bytes": 700}, None, {"alt_text": None, "bytes": 701}, None]
-    general = {"id": "x", "url": "https://h.example/page.html"}
-    row = PAGE | {"metadata": about, "general_metadata": general}
-    if is_text:
-        row |= {"metadata": [value and json.dumps(value) for value in about], "general_metadata": json.dumps(general)}
-    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
-    (draft,), failures, _ = read(tmp_path, "obelics", language="en")
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("SHARD.PARQUET", {name: json.dumps(PAGE[name]) for name in ("images", "texts")}),
+        ("structs.parquet", {"metadata": ABOUT, "general_metadata": GENERAL}),  # OmniCorpus
+        (
+            "texts.parquet",
+            {"metadata": [value and json.dumps(value) for value in ABOUT], "general_metadata": json.dumps(GENERAL)},
+        ),
+        ("mint-1t.parquet", {"general_metadata": None, "url": "https://h.example/page.html", "cc_dump": "x"}),
+    ],
+)
+def test_a_page_in_the_forms_of_other_releases(name: str, row: dict[str, Any], tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist([PAGE | row]), tmp_path / name)
+    (draft,), failures, _ = read(tmp_path / name, "obelics", language="en")
     assert [each and each.caption for each in metadata_of(draft)] == ["A shelf", None]
-    assert (draft.provenance.url, failures) == ("https://h.example/page.html", [])
-
-
-def test_the_pages_of_mint_1t(tmp_path: Path) -> None:
-    table = pa.table(
-        {"images": [PAGE["images"]], "texts": [PAGE["texts"]], "url": ["https://m.example/"], "cc_dump": ["x"]}
-    )
-    pq.write_table(table, tmp_path / "shard_0000.parquet")
-    (draft,), failures, _ = read(tmp_path, "obelics")
-    assert (draft.provenance.url, after_of(draft), failures) == ("https://m.example/", (0, 3), [])
+    assert draft.provenance.url == "https://h.example/page.html"
+    assert (len(texts(draft)), after_of(draft), failures) == (4, (0, 3), [])
 
 
 def curated(folder: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema = INTERLEAVED_SCHEMA) -> Path:
