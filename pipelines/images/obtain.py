@@ -15,6 +15,7 @@ A picture whose copy is in the packs is not decoded again. Plain functions; `tra
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections import OrderedDict
@@ -242,31 +243,29 @@ def read_stored(uris: Iterable[str], access: ImageAccess, inspector: Inspector) 
     return _come_of(zip(requests, client.look_up(requests), strict=True), client, access, inspector)
 
 
-class Fetching:
-    """The images of addresses on the web, list after list, by one worker.
+def crew_of(access: ImageAccess) -> Crew:
+    """Return the threads that fetch for one worker; what was begun with one list of addresses goes on with the next."""
+    http = access.http
+    client = process_client(http, access.raw)
+    return Crew(client, connections=http.connections, connections_per_host=http.connections_per_host)
+
+
+def fetch(
+    uris: Iterable[str], crew: Crew, access: ImageAccess, inspector: Inspector, *, carried: int = 0
+) -> Iterator[tuple[str, Found]]:
+    """Yield the images of addresses on the web, or why there is none, as the answers come, earlier ones among them.
 
     Threads fetch and the calling one inspects: threads that inspect side by side would take more of the processor.
+
+    Args:
+        uris: of hosts that no other worker asks meanwhile.
+        crew: of this worker.
+        access: where images come from and go to.
+        inspector: of this worker.
+        carried: that many may be under way at the end, so that a slow host does not hold up the next list.
     """
-
-    def __init__(self, access: ImageAccess, inspector: Inspector) -> None:
-        self._access, self._inspector = access, inspector
-        self._client = process_client(access.http, access.raw)
-        http = access.http
-        self._crew = Crew(self._client, connections=http.connections, connections_per_host=http.connections_per_host)
-
-    def images(self, uris: Iterable[str], *, carried: int = 0) -> Iterator[tuple[str, Found]]:
-        """Yield the images of addresses, or why there is none, as the answers come, those of earlier lists among them.
-
-        Args:
-            uris: of hosts that no other worker asks meanwhile.
-            carried: that many may be under way at the end, so that a slow host does not hold up the next list.
-        """
-        outcomes = self._crew.results(map(_request, uris), carried=carried)
-        yield from _come_of(outcomes, self._client, self._access, self._inspector)
-
-    def close(self) -> None:
-        """End the threads."""
-        self._crew.close()
+    outcomes = crew.results(map(_request, uris), carried=carried)
+    return _come_of(outcomes, process_client(access.http, access.raw), access, inspector)
 
 
 def _request(uri: str) -> Request:
@@ -309,12 +308,8 @@ def obtain_images(uris: Iterable[str], access: ImageAccess) -> Iterator[tuple[st
     """Yield the image of each address, or why there is none, in one process; copies are visible at the end."""
     inspector = Inspector(access)
     wanted = [*uris]
-    fetched = [uri for uri in wanted if on_web(uri)]
     yield from read_at_hand([uri for uri in wanted if not on_web(uri)], access, inspector)
-    if fetched:
-        fetching = Fetching(access, inspector)
-        try:
-            yield from fetching.images(fetched)
-        finally:
-            fetching.close()
+    if fetched := [uri for uri in wanted if on_web(uri)]:
+        with contextlib.closing(crew_of(access)) as crew:
+            yield from fetch(fetched, crew, access, inspector)
     inspector.close()

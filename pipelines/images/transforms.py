@@ -25,10 +25,11 @@ from apache_beam.transforms.window import GlobalWindows
 from pipelines.embedded import on_web
 from pipelines.files import INSIDE
 from pipelines.images.obtain import (
-    Fetching,
     Found,
     ImageAccess,
     Inspector,
+    crew_of,
+    fetch,
     judge,
     keyed_signs,
     locate_stored,
@@ -38,6 +39,7 @@ from pipelines.images.obtain import (
 )
 from pipelines.settings import ImagesConfig
 from pipelines.sources.records import addresses_of
+from pipelines.web.pool import Crew
 from pipelines.web.requests import host_of
 
 LOOKED_UP_AT_ONCE = 2048  # addresses
@@ -153,17 +155,17 @@ class _Fetch(beam.DoFn):
 
     def setup(self) -> None:
         self._inspector = Inspector(self._access)
-        self._fetching: Fetching | None = None
+        self._crew: Crew | None = None
 
     def process(self, uris: Iterable[str]) -> Iterator[tuple[str, Found]]:
-        self._fetching = self._fetching or Fetching(self._access, self._inspector)
-        yield from self._fetching.images(uris, carried=CARRIED)
+        self._crew = self._crew or crew_of(self._access)
+        yield from fetch(uris, self._crew, self._access, self._inspector, carried=CARRIED)
 
     def finish_bundle(self) -> Iterator[Any]:
-        if self._fetching is not None:
-            yield from map(GlobalWindows.windowed_value, self._fetching.images(()))
-            self._fetching.close()
-            self._fetching = None
+        if self._crew is not None:
+            yield from map(GlobalWindows.windowed_value, fetch((), self._crew, self._access, self._inspector))
+            self._crew.close()
+            self._crew = None
         self._inspector.close()
 
 

@@ -12,6 +12,7 @@ All of this is decided by the thread that takes the results, whenever it asks fo
 with its exchange is free again only when that was looked at, so results do not pile up.
 """
 
+import contextlib
 import heapq
 import itertools
 import os
@@ -55,11 +56,8 @@ def fetch_all(
     Raises:
         BuildError: nearly all of the first requests failed for want of a connection, for one reason.
     """
-    crew = Crew(client, connections=connections, connections_per_host=connections_per_host)
-    try:
+    with contextlib.closing(Crew(client, connections=connections, connections_per_host=connections_per_host)) as crew:
         yield from crew.results(requests)
-    finally:
-        crew.close()
 
 
 @dataclass(slots=True, eq=False)
