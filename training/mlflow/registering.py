@@ -10,12 +10,10 @@ which links have their probabilities. With the run:
 
 import platform
 import re
-import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
@@ -118,7 +116,6 @@ def register(
     with (
         tempfile.TemporaryDirectory(prefix="multilink-code-") as code,
         mlflow.start_run(run_id=run_id, log_system_metrics=False),
-        _without_dead_paths(),
     ):
         logged = mlflow.pyfunc.log_model(
             name=MODEL_ARTIFACT,
@@ -143,20 +140,6 @@ def complete(client: mlflow.MlflowClient, version: ModelVersion, model: LinkMode
     if not client.get_model_version(version.name, version.version).description:
         write_card(client, version, model or load_version(version).model, None)
     challenge(client, version.name)
-
-
-@contextmanager
-def _without_dead_paths() -> Iterator[None]:
-    """Take from `sys.path` what the body leaves there that is gone.
-
-    MLflow loads a model that it logs with an example, from a folder of a moment. Each lookup of a module or a package
-    would look there for ever.
-    """
-    before = set(sys.path)
-    try:
-        yield
-    finally:
-        sys.path[:] = [path for path in sys.path if path in before or Path(path).exists()]
 
 
 def attach(client: mlflow.MlflowClient, version: ModelVersion, path: Path, name: str | None = None) -> None:
