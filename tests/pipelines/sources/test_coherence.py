@@ -1,6 +1,5 @@
 """CITE, CITE++ and CLUE in small, in the published forms, with what such files get wrong."""
 
-import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,9 @@ import pytest
 from candidates import by_id as drafts
 from candidates import candidate_of, names, uris_of
 
-from pipelines.documents.rules import SettledDocument, settle
-from pipelines.images.inspect import PackedImage
-from pipelines.settings import DocumentsConfig, SplitsConfig
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.records import CandidateDocument
-from pipelines.splits.shared import ShownImages, is_heeded, is_weaker_end, leaks_of_images, pack_shown
-from schemas.documents import Image, Link, Provenance, Sentence, Split
+from schemas.documents import Link, Provenance, Sentence, Split
 from schemas.errors import BuildError
 from schemas.failures import Failure
 
@@ -240,22 +235,6 @@ def test_numbered_images_of_clue_are_used_where_there_are_some() -> None:
         "http://images.example.org/e.jpg",
     ]
     assert found["train-1"].provenance.url == "http://images.example.org/b.jpg"
-
-
-def test_the_leak_of_the_published_split_is_found_by_the_ordinary_stage() -> None:
-    """test-0 and train-1 are of one URL; test-2 and the training rows are not."""
-    drafts_found = drafts(clue()).values()
-    addresses = {uri for draft in drafts_found for uri in uris_of(draft)}  # equal URLs, equal bytes
-    outcomes = {uri: PackedImage(Image(hashlib.sha256(uri.encode()).hexdigest(), uri)) for uri in addresses}
-    config = DocumentsConfig(min_images=1, min_long_sentences=0)
-    settled = [found for draft in drafts_found for found in settle(draft, outcomes, config)]
-    documents = [found for found in settled if isinstance(found, SettledDocument)]
-    leaks = sorted(leaks_of_images(ShownImages.concatenate(pack_shown(documents))))
-    assert [(str(leak.kind), leak.document, leak.other_document) for leak in leaks] == [
-        ("exact-image", "test-0", "train-1"),
-        ("exact-image", "train-1", "test-0"),
-    ]
-    assert [leak.document for leak in leaks if is_heeded(leak, SplitsConfig()) and is_weaker_end(leak)] == ["train-1"]
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published file is not here")

@@ -81,20 +81,21 @@ def test_a_caption_that_is_not_utf8_is_a_failure(tmp_path: Path) -> None:
     assert isinstance(second, CandidateDocument) and second.sentences[0].text == "café"
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-def test_a_json_array_is_named(indent: int | None, tmp_path: Path) -> None:
-    path = tmp_path / "archive.jsonl"
-    path.write_text(json.dumps([{"id": str(n), "image": "a.jpg"} for n in range(9)], indent=indent))
-    (found,) = ArchiveSource(archive=str(path)).read()
-    assert isinstance(found, Failure)
-    assert found.message == "archive.jsonl: a JSON array: expected one object a line (JSON Lines)"
+RECORDS = [{"id": str(n), "image": "a.jpg"} for n in range(9)]
+LINES = "".join(f"{json.dumps(record)}\n" for record in RECORDS)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
-def test_utf_16_is_named(encoding: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [
+        (json.dumps(RECORDS).encode(), "a JSON array: expected one object a line (JSON Lines)"),
+        (json.dumps(RECORDS, indent=1).encode(), "a JSON array: expected one object a line (JSON Lines)"),
+        (LINES.encode("utf-16"), "UTF-16: expected UTF-8"),
+        (f"\ufeff{LINES}".encode("utf-16-be"), "UTF-16: expected UTF-8"),
+    ],
+)
+def test_a_file_of_another_form_is_named(data: bytes, form: str, tmp_path: Path) -> None:
     path = tmp_path / "archive.jsonl"
-    mark = "\ufeff" if encoding.endswith("be") else ""
-    path.write_bytes((mark + '{"id": "1", "image": "1.jpg"}\n' * 9).encode(encoding))
+    path.write_bytes(data)
     (found,) = ArchiveSource(archive=str(path)).read()
-    assert isinstance(found, Failure)
-    assert found.message == "archive.jsonl: UTF-16: expected UTF-8"
+    assert isinstance(found, Failure) and found.message == f"archive.jsonl: {form}"
