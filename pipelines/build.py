@@ -34,7 +34,16 @@ from pipelines.sources.source import Context
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource
 from pipelines.splits.transforms import AssignSplits, DropLeaks
-from pipelines.transforms import CountThings, GatherFacts, Progress, StageOutput, as_facts, count_passed, show
+from pipelines.transforms import (
+    CountThings,
+    GatherFacts,
+    Progress,
+    StageOutput,
+    as_facts,
+    count_lost,
+    count_passed,
+    show,
+)
 from schemas.configs import naming
 from schemas.errors import BuildError
 from schemas.failures import TRANSIENT, Failure, Stage
@@ -168,22 +177,22 @@ def chain_stages(root: beam.Pipeline, plan: BuildPlan) -> None:
     facts: dict[str, beam.PCollection] = {"digest": digest}
     for stage in stages:
         facts |= stage.facts
-    tables = _tables(stages)
+    lost = tuple(chain.from_iterable(stage.failures for stage in stages)) | "failures" >> beam.Flatten()
+    tables = _tables(stages, lost)
     folders = {**dict.fromkeys(tables, plan.folder), UNREACHED: partial(plan.lake.retrievals, config.dataset)}
-    facts |= tables | "tables" >> WriteTables(folders, version)
-    counts = (*count_passed(passed), *chain.from_iterable(stage.counts for stage in stages))
+    facts["files"] = tables | "tables" >> WriteTables(folders, version)
+    counts = (*count_passed(passed), count_lost(lost), *chain.from_iterable(stage.counts for stage in stages))
     things = counts | "counts" >> beam.Flatten() | "things" >> CountThings()
     every = (things, *(some | f"fact {kind}" >> as_facts(kind) for kind, some in facts.items()))
     gathered = every | "facts" >> beam.Flatten() | "gather" >> GatherFacts()
     _ = gathered | "manifest" >> beam.Map(_write_result, plan=plan, stages=[*passed])
 
 
-def _tables(stages: Iterable[StageOutput]) -> dict[str, beam.PCollection]:
+def _tables(stages: Iterable[StageOutput], lost: beam.PCollection) -> dict[str, beam.PCollection]:
     """Return the rows of every table of a version, by its name, and those of what failed for the moment."""
     tables: dict[str, beam.PCollection] = {}
     for stage in stages:
         tables |= stage.tables
-    lost = tuple(chain.from_iterable(stage.failures for stage in stages)) | "failures" >> beam.Flatten()
     tables["failures"] = lost | "lasting" >> beam.Map(attrgetter("lasting"))
     tables[UNREACHED] = lost | "transient" >> beam.Filter(_is_transient)
     return tables

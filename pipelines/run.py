@@ -27,6 +27,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
+
 from pipelines.build import BuildPlan, chain_stages, identity_of
 from pipelines.card.card import write_cards
 from pipelines.card.show import describe, explain_failures, failures_by_host, host_lines
@@ -198,7 +200,8 @@ def finish(
     config, lake = plan.config, plan.lake
     folder, written = lake.dataset(draft.dataset, draft.version), plan.folder(draft.version)
     beside = lake.retrievals(draft.dataset, draft.version)
-    check_budget(draft, config.max_failure_share, folder.uri, hints=host_hints(draft, written, beside))
+    lost = lost_rows(draft, written, beside)
+    check_budget(draft, config.max_failure_share, folder.uri, lost, hints=host_hints(draft, written, beside))
     manifest = draft.lasting
     check_turn()
     check_same(manifest, folder)
@@ -365,16 +368,19 @@ def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
     return manifest if is_whole else None
 
 
-def check_budget(manifest: Manifest, max_failure_share: float, path: str, *, hints: Iterable[str] = ()) -> None:
+def check_budget(
+    manifest: Manifest, max_failure_share: float, path: str, lost: Iterable[pa.Table], *, hints: Iterable[str] = ()
+) -> None:
     """Raise a `BuildError` when no document is left, or when a stage lost more than its budget to errors.
 
     What a data set's own rules reject (low scores, too few images, duplicates) is outside the budget.
 
     Args:
-        hints: what a person should know of hosts; it is read where an error says so.
+        lost: its tables of failures; they are read where an error says so.
+        hints: what a person should know of hosts, likewise.
     """
     if not sum(split.documents for split in manifest.splits.values()):
-        reasons = explain_failures(manifest, path) or ["no record was read"]
+        reasons = explain_failures(manifest, path, lost) or ["no record was read"]
         raise BuildError("\n".join([f"no document is left of {manifest.dataset}:", *reasons, *hints]))
     for stage, row in manifest.stages.items():
         if row["in"] and row["failed"] / row["in"] > max_failure_share:
@@ -394,7 +400,7 @@ def summary_lines(summary: BuildSummary) -> list[str]:
     small = small_splits(summary.manifest)
     return [
         begin,
-        *describe(summary.manifest, summary.path),
+        *describe(summary.manifest, Folder(summary.path)),
         *host_hints(summary.manifest, Folder(summary.path), Folder(summary.beside)),
         *([f"warning: {small}"] if small else []),
     ]
@@ -402,10 +408,15 @@ def summary_lines(summary: BuildSummary) -> list[str]:
 
 def host_hints(manifest: Manifest, folder: Folder, beside: Folder) -> Iterator[str]:
     """Yield how often hosts failed and why, what of it is remembered, and how to ask again."""
-    lasting = table_parts(manifest, folder, "failures")
-    hosts = failures_by_host(chain(lasting, retrieval_tables(beside, is_unreached=True)))
+    hosts = failures_by_host(lost_rows(manifest, folder, beside))
     yield from host_lines(hosts)
     yield from memory_lines(hosts)
+
+
+def lost_rows(manifest: Manifest, folder: Folder, beside: Folder) -> Iterator[pa.Table]:
+    """Yield the failures of a version, and those of them that another try may not see in their own words."""
+    yield from table_parts(manifest, folder, "failures")
+    yield from retrieval_tables(beside, is_unreached=True)
 
 
 def memory_lines(hosts: Mapping[tuple[str, str], int]) -> list[str]:

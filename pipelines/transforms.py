@@ -272,6 +272,11 @@ def count_passed(passed: Mapping[Stage, Iterable[beam.PCollection]]) -> list[bea
     ]
 
 
+def count_lost(failures: beam.PCollection) -> beam.PCollection:
+    """Return the counts of failures: of `lost`, (stage, reason)."""
+    return failures | "count failures" >> beam.ParDo(Tally(_lost))
+
+
 def show(passed: Mapping[Stage, Iterable[beam.PCollection]], progress: Progress) -> None:
     """Let the number of the elements of stages be seen while it grows."""
     for stage, parts in passed.items():
@@ -323,6 +328,10 @@ def _became(stage: Stage, element: Any) -> list[Fact]:
     if isinstance(outcome, Failure):
         return [("recounted", (str(outcome.stage), str(outcome.reason)))]
     return [("passed", str(stage))]
+
+
+def _lost(failure: Failure) -> list[Fact]:
+    return [("lost", (str(failure.stage), str(failure.reason)))]
 
 
 def _by_kind(facts: Iterable[Fact]) -> dict[str, list[Any]]:

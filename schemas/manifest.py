@@ -80,9 +80,8 @@ class Manifest(JsonFile):
         stages: how many elements went in and out of each stage, were rejected, and failed.
         config: the settings that change what is built.
         inputs: what else decides it: digests of what was read, of the code, of extractors; versions of libraries.
-        notes: counts of leaks (`leaks`), and of each reason its commonest failure (`failures`); how
-            many pictures had a near-duplicate, and how many of them are left beside it (`near_duplicates`); where
-            their copies are (`copies`).
+        notes: counts of leaks (`leaks`); how many pictures had a near-duplicate, and how many of them are left beside
+            it (`near_duplicates`); where their copies are (`copies`).
         features: the feature columns of `images` and of `documents`, each sorted.
     """
 
@@ -115,8 +114,7 @@ class Manifest(JsonFile):
         failures = Counter[str]()
         for reason, count in self.failures.items():
             failures[str(Reason.UNREACHED) if reason in TRANSIENT else reason] += count
-        told = {reason: each for reason, each in self.notes.get("failures", {}).items() if reason not in TRANSIENT}
-        return replace(self, failures=dict(sorted(failures.items())), notes={**self.notes, "failures": told})
+        return replace(self, failures=dict(sorted(failures.items())))
 
     def extractors(self, table: str, kind: FeatureKind = FeatureKind.VECTOR) -> dict[str, int]:
         """Return the size of a vector (of classes: 0) by extractor, for the columns of one kind of a table."""

@@ -36,7 +36,7 @@ def show_command(version: options.Version) -> options.Summaries:
         chain(table_parts(manifest, folder, "failures"), retrieval_tables(beside, is_unreached=True))
     )
     yield (
-        [*describe(manifest, folder.uri), *host_lines(hosts), *retrieval_lines(beside)],
+        [*describe(manifest, folder), *host_lines(hosts), *retrieval_lines(beside)],
         asdict(manifest) | {"path": folder.uri},
     )
 

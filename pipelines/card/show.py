@@ -6,6 +6,7 @@ What is stated of the rights of documents and images is counted when the card is
 from the version's parts; no picture is, and no part is checked. An image counts in each shard that has it.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import shorten
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.documents import Split
-from schemas.failures import TRANSIENT, Reason, Stage
+from schemas.failures import TRANSIENT, Failure, Reason, Stage
 from schemas.lake import Folder
 from schemas.manifest import Manifest, table_parts
 from schemas.raw import retrieval_tables
@@ -58,21 +59,23 @@ def host_lines(failures: Mapping[tuple[str, str], int]) -> list[str]:
 
 
 MESSAGE_WIDTH = 160
+_VARYING = re.compile(r"\w+://\S+|'[^']*'|\"[^\"]*\"|\b[0-9a-f]{12,}\b|\d+(?:\.\d+)?")  # of a message
 _WIDTHS = (10, 20, 18, 10, 10, 14)  # of the columns of splits
 _MOMENT = "%Y-%m-%d %H:%M:%SZ"
 
 
-def describe(manifest: Manifest, path: str) -> list[str]:
+def describe(manifest: Manifest, folder: Folder) -> list[str]:
     """Return a version's statistics, stages, failures and extractors as aligned lines."""
+    lost = table_parts(manifest, folder, "failures")
     return [
         f"{manifest.dataset}@{manifest.version}",
-        f"  {path}",
+        f"  {folder.uri}",
         "",
         *split_lines(manifest),
         "",
         *stage_lines(manifest),
         "",
-        *(explain_failures(manifest, path) or ["no failure"]),
+        *(explain_failures(manifest, folder.uri, lost) or ["no failure"]),
         "",
         *feature_lines(manifest),
         *copy_lines(manifest),
@@ -80,20 +83,39 @@ def describe(manifest: Manifest, path: str) -> list[str]:
     ]
 
 
-def explain_failures(manifest: Manifest, path: str) -> list[str]:
+def explain_failures(manifest: Manifest, path: str, lost: Iterable[pa.Table]) -> list[str]:
     """Return each reason with its count, its commonest message and one record; then where every row is.
 
     Args:
         manifest: of a version, or the draft of one of which no document is left.
         path: of the version's folder.
+        lost: its tables of failures.
     """
-    lines: list[str] = []
+    lines, messages = list[str](), commonest_messages(lost)
     for reason, count in manifest.failures.items():
         lines.append(f"{reason:20} {count:>8}")
-        if note := manifest.notes.get("failures", {}).get(reason):
-            message = one_line(f"{note['record']}: {note['message'] or 'no message'}")
-            lines.append(f"{'':20} {note['times']:>8} times: {shorten(message, MESSAGE_WIDTH, placeholder=' ...')}")
+        if reason in messages:
+            times, record, message = messages[reason]
+            said = shorten(one_line(f"{record}: {message or 'no message'}"), MESSAGE_WIDTH, placeholder=" ...")
+            lines.append(f"{'':20} {times:>8} times: {said}")
     return [*lines, f"all failures: {path}/failures"] if lines else []
+
+
+def commonest_messages(lost: Iterable[pa.Table]) -> dict[str, tuple[int, str, str]]:
+    """Return of each reason how many rows have its most frequent message, the smallest of their records, its message.
+
+    Messages that differ in numbers, names in quotes or addresses alone are one. Of equally frequent ones the one whose
+    record is smallest counts.
+    """
+    times, shown = Counter[tuple[str, str]](), dict[tuple[str, str], tuple[str, str]]()
+    for failure in (Failure(**row) for part in lost for row in part.to_pylist()):
+        kind, example = (str(failure.reason), _VARYING.sub("#", failure.message)), (failure.where, failure.message)
+        times[kind] += 1
+        shown[kind] = min(shown.get(kind, example), example)
+    found = dict[str, tuple[int, str, str]]()
+    for kind in sorted(times, key=lambda kind: (-times[kind], shown[kind])):
+        found.setdefault(kind[0], (times[kind], *shown[kind]))
+    return found
 
 
 def failure_rows(

@@ -1,14 +1,8 @@
-"""What a build did, put together as its manifest, and the name of its version.
-
-Of records that were left out, the manifest has each reason's commonest message, with one record as an example. Messages
-that differ in numbers, names in quotes or addresses alone are one kind of message. The counts are exact and the example
-is the smallest, so that the order of failures does not show.
-"""
+"""What a build did, put together as its manifest, and the name of its version."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,7 +24,7 @@ from schemas.codecs import picture_libraries
 from schemas.configs import Json
 from schemas.documents import Document, Split, document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
-from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
+from schemas.failures import FAILURE_SCHEMA, Failure, Stage
 from schemas.manifest import COPIES, Manifest, SplitStatistics, version_name
 from schemas.raw import UNREACHED
 from schemas.tables import TABLE, schema_version
@@ -45,7 +39,6 @@ TABLES = {
 }
 _SCHEMAS = (document_schema(), image_schema(), *TABLES.values())
 _DIGESTS = 1 << 256
-_VARYING = re.compile(r"\w+://\S+|'[^']*'|\"[^\"]*\"|\b[0-9a-f]{12,}\b|\d+(?:\.\d+)?")
 
 
 def build_identity(
@@ -110,22 +103,18 @@ def compose_manifest(
         copies: name of the folder of its copies.
         facts: what it knows of itself, whose number does not grow with the documents'. Each is a list, in any order:
             `digest`, the one number of all that was read; `files`, entries of tables; `shards`, their summaries;
-            `duplicates` and `near-copies` as `count_duplicates` names them, `passed` and `recounted` of
-            `count_passed`, `leaks` of `ListLeaks`, `sizes` of shards' documents.
+            and numbers of things: `unique_images` of splits, of `duplicates` and `near-copies` as `count_duplicates`
+            names them, `passed` and `recounted` of `count_passed`, `lost` of `count_lost`, `leaks` of `ListLeaks`,
+            `sizes` of shards' documents.
     """
     known = defaultdict(list, facts)
     (digest,), shards = known["digest"], sorted(known["shards"], key=attrgetter("entries"))
     deciding = _with_records(identity, digest)
     sizes: dict[str, Counter[DocumentSize]] = {split: Counter() for split in Split}
-    unique, lost = Counter(dict(known["unique_images"])), Counter[tuple[str, str]]()
+    unique, reasons = Counter(dict(known["unique_images"])), Counter[str]()
     for (split, size), number in known["sizes"]:
         sizes[split][size] += number
-    kinds = merge_messages(known["messages"])
-    for (stage, reason, _), message in kinds.items():
-        if reason != Reason.UNREACHED:  # each of these is there by its transient reason, too
-            lost[stage, reason] += message.times
-    reasons = Counter[str]()
-    for (_, reason), number in lost.items():
+    for (_, reason), number in known["lost"]:
         reasons[reason] += number
     alike, near = Counter(dict(known["duplicates"])), Counter(dict(known["near-copies"]))
     copied = {"near_copies": {"images": near["images"], "clusters": near["clusters"]}}
@@ -135,10 +124,9 @@ def compose_manifest(
         files=tuple(sorted([*known["files"], *(entry for shard in shards for entry in shard.entries)])),
         splits={str(split): summarise(counted, unique[split]) for split, counted in sizes.items()},
         failures=dict(sorted(reasons.items())),
-        stages=stage_table(stages, known["passed"], lost.items(), known["recounted"]),
+        stages=stage_table(stages, known["passed"], known["lost"], known["recounted"]),
         features={"images": features.images, "documents": features.sentences},
         notes={
-            "failures": {reason: message._asdict() for reason, message in sorted(commonest(kinds).items())},
             "leaks": leak_counts(known["leaks"]),
             COPIES: copies,
             parts.NOTE: parts.noted(shard.ranges for shard in shards),
@@ -213,42 +201,3 @@ def _median(counts: Mapping[int, int]) -> float:
     ends = list(accumulate(counts[value] for value in values))
     middle = ((ends[-1] - 1) // 2, ends[-1] // 2) if ends else ()
     return sum(values[bisect_right(ends, place)] for place in middle) / 2
-
-
-class Message(NamedTuple):
-    """A kind of message: how many failures have it, and the smallest record of them with its message."""
-
-    times: int
-    record: str
-    message: str
-
-
-Kinds = Mapping[tuple[str, str, str], Message]  # by stage, reason, and what messages of one kind share
-
-
-def messages_of(rows: Iterable[Mapping[str, Any]]) -> Kinds:
-    """Return the kinds of messages of some rows of failures."""
-    return merge_messages(
-        {(str(each.stage), str(each.reason), _VARYING.sub("#", each.message)): Message(1, each.where, each.message)}
-        for each in (Failure(**row) for row in rows)
-    )
-
-
-def merge_messages(parts: Iterable[Kinds]) -> Kinds:
-    """Return the kinds of messages of all parts."""
-    found = dict[tuple[str, str, str], Message]()
-    for part in parts:
-        for kind, message in part.items():
-            times, *shown = found.get(kind, Message(0, *message[1:]))
-            found[kind] = Message(times + message.times, *min(tuple(shown), message[1:]))
-    return found
-
-
-def commonest(kinds: Kinds) -> dict[str, Message]:
-    """Return of each reason its most frequent message; of equals, the one whose record is smallest."""
-    found = dict[str, Message]()
-    whole = merge_messages({("", reason, shared): each} for (_, reason, shared), each in kinds.items())
-    for (_, reason, _), message in whole.items():
-        best = found.get(reason, message)
-        found[reason] = min(best, message, key=lambda each: (-each.times, each.record, each.message))
-    return found

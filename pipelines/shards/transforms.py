@@ -14,11 +14,10 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import TaggedOutput
 
 from pipelines.features.extraction import FeaturedDocument
 from pipelines.settings import ShardsConfig
-from pipelines.shards.manifest import TABLES, add_digests, content_digest, messages_of
+from pipelines.shards.manifest import TABLES, add_digests, content_digest
 from pipelines.shards.writing import ShardWriter, WrittenShard, part_name, write_rows
 from pipelines.splits.assign import shard_count, shard_of
 from pipelines.transforms import Fact, StageOutput, Tally
@@ -109,9 +108,7 @@ def _unique_image(shown: tuple[str, bytes]) -> list[Fact]:
 
 @dataclass(eq=False)
 class WriteTables(beam.PTransform):
-    """Writes elements of several tables, each as sorted parts: gives facts by kind.
-
-    They are `files`, the `FileEntry` of each part that is the version's, and `messages`, those of a part of failures.
+    """Writes elements of several tables, each as sorted parts: gives the `FileEntry` of each part of the version.
 
     Attributes:
         folders: of the tables, by name: each gives the folder of a version.
@@ -121,7 +118,7 @@ class WriteTables(beam.PTransform):
     folders: Mapping[str, Callable[[str], Folder]]
     version: beam.PCollection
 
-    def expand(self, elements: Mapping[str, beam.PCollection]) -> dict[str, beam.PCollection]:
+    def expand(self, elements: Mapping[str, beam.PCollection]) -> beam.PCollection[FileEntry]:
         of_each = [some | f"{name} rows" >> beam.Map(partial(_sortable, name)) for name, some in elements.items()]
         rows = of_each | "rows" >> beam.Flatten()
         counts = rows | "tables" >> beam.Keys() | "count" >> beam.combiners.Count.PerElement()
@@ -129,8 +126,7 @@ class WriteTables(beam.PTransform):
         parts = beam.pvalue.AsDict(counts | "count parts" >> parts_of)
         gathered = rows | "choose part" >> beam.Map(_part_key, parts=parts) | "gather parts" >> beam.GroupByKey()
         write = beam.FlatMap(self._write, parts=parts, version=beam.pvalue.AsSingleton(self.version))
-        written = gathered | "write" >> write.with_outputs("messages", main="files")
-        return {"files": written["files"], "messages": written["messages"]}
+        return gathered | "write" >> write
 
     def _write(
         self, group: tuple[PartKey, Iterable[tuple[str, dict[str, Any]]]], parts: Mapping[str, int], version: str
@@ -140,8 +136,6 @@ class WriteTables(beam.PTransform):
         entry = write_rows(self.folders[name](version), path, rows, TABLES[name])
         if name != UNREACHED:
             yield entry
-        if name in ("failures", UNREACHED):
-            yield TaggedOutput("messages", messages_of(rows))
 
 
 def _sortable(name: str, element: Any) -> tuple[str, tuple[str, dict[str, Any]]]:

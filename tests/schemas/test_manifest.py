@@ -143,11 +143,8 @@ def test_a_committed_manifest_stays(folder: Folder, tmp_path: Path) -> None:
 
 
 def test_how_a_host_failed_for_the_moment_is_in_no_version() -> None:
-    told = {reason: {"times": 1, "record": "a", "message": reason} for reason in ("timed-out", "not-found")}
-    notes = {"failures": {**told, "unreached": {"times": 3, "record": "a", "message": ""}}}
-    draft = make_manifest(failures={"timed-out": 1, "http-error": 2, "not-found": 4}, notes=notes)
+    draft = make_manifest(failures={"timed-out": 1, "http-error": 2, "not-found": 4})
     assert draft.lasting.failures == {"not-found": 4, "unreached": 3}
-    assert sorted(draft.lasting.notes["failures"]) == ["not-found", "unreached"]
     assert draft.lasting.lasting == draft.lasting
 
 

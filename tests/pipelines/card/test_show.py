@@ -5,14 +5,16 @@ Failures by host.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from pipelines.card.show import explain_failures, failure_rows, failures_by_host, host_lines
+from pipelines.card.show import commonest_messages, explain_failures, failure_rows, failures_by_host, host_lines
 from pipelines.shards.writing import write_rows
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder, Lake
@@ -23,14 +25,12 @@ FAILURES = [
     *(Failure(Stage.SOURCES, f"r{number}", Reason.LOW_SCORE, f"score {number}") for number in range(3)),
     Failure(Stage.IMAGES, "d1", Reason.NOT_FOUND, "\x1b[31mhttp://a/b.jpg:\n 404", image=0),
 ]
-NOTES = {"low-score": {"times": 3, "record": "r0", "message": "score 0"}}
 
 
 def make_manifest(**changes: Any) -> Manifest:
     values: dict[str, Any] = {
         "dataset": "diy", "version": "v1", "files": (), "splits": {}, "stages": {}, "config": {}, "inputs": {},
         "schema_versions": {}, "failures": {"low-score": 3, "not-found": 1},
-        "notes": {"failures": NOTES},
     }  # fmt: skip
     return Manifest(**(values | changes))
 
@@ -52,19 +52,52 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["datasets", *arguments])
 
 
+def tables(failures: Sequence[Failure], size: int) -> list[pa.Table]:
+    return [records_table(failures[start : start + size], FAILURE_SCHEMA) for start in range(0, len(failures), size)]
+
+
+SEVERAL = [
+    Failure(Stage.SOURCES, "d3", Reason.LOW_SCORE, "score 3, expected at least 25"),
+    Failure(Stage.DOCUMENTS, "d1", Reason.LOW_SCORE, "score 24, expected at least 25"),
+    Failure(Stage.SOURCES, "d2", Reason.LOW_SCORE, "no score"),
+    Failure(Stage.SOURCES, "x9", Reason.NOT_FOUND, "http://host/a.jpg?x=1: 404"),
+    Failure(Stage.SOURCES, "x8", Reason.NOT_FOUND, "https://other/b.jpg: 404"),
+    Failure(Stage.SOURCES, "x1", Reason.NOT_FOUND, "'a.png': no such member"),
+    Failure(Stage.SOURCES, "b", Reason.BROKEN_RECORD, "no text"),
+    Failure(Stage.SOURCES, "a", Reason.BROKEN_RECORD, "no id"),
+    Failure(Stage.IMAGES, "d1", Reason.TIMED_OUT, "2 s", image=2),
+    Failure(Stage.IMAGES, "d1", Reason.TIMED_OUT, "1 s", image=1),
+    Failure(Stage.IMAGES, "d1", Reason.UNREACHED, image=1),
+]
+
+
+@pytest.mark.parametrize("failures", [SEVERAL, SEVERAL[::-1]])
+@pytest.mark.parametrize("size", [1, 3, 11])
+def test_the_commonest_message_of_a_reason(failures: list[Failure], size: int) -> None:
+    """Messages that differ in numbers and addresses alone are one kind; of equals the smallest record is shown."""
+    assert commonest_messages(tables(failures, size)) == {
+        "low-score": (2, "d1", "score 24, expected at least 25"),
+        "not-found": (2, "x8", "https://other/b.jpg: 404"),
+        "broken-record": (1, "a", "no id"),
+        "timed-out": (2, "image 1 of d1", "1 s"),
+        "unreached": (1, "image 1 of d1", ""),
+    }
+
+
 def test_each_reason_has_its_commonest_message_and_a_record() -> None:
-    assert [" ".join(line.split()) for line in explain_failures(make_manifest(), "/lake/v1")] == [
+    lines = explain_failures(make_manifest(), "/lake/v1", tables(FAILURES[:3], 2))
+    assert [" ".join(line.split()) for line in lines] == [
         "low-score 3",
         "3 times: r0: score 0",
         "not-found 1",
         "all failures: /lake/v1/failures",
     ]
-    assert explain_failures(make_manifest(failures={}), "/lake/v1") == []
+    assert explain_failures(make_manifest(failures={}), "/lake/v1", []) == []
 
 
 def test_what_a_host_says_does_not_reach_the_terminal_raw() -> None:
-    evil = {"times": 1, "record": "r\x1b[2J", "message": "a\nb\x07" + 500 * "long "}
-    _, line, _ = explain_failures(make_manifest(failures={"low-score": 1}, notes={"failures": {"low-score": evil}}), "")
+    evil = [Failure(Stage.SOURCES, "r\x1b[2J", Reason.LOW_SCORE, "a\nb\x07" + 500 * "long ")]
+    _, line, _ = explain_failures(make_manifest(failures={"low-score": 1}), "", tables(evil, 1))
     assert line.isprintable()
     assert len(line) < 220
 

@@ -68,7 +68,8 @@ def test_crops_and_frames_are_found_that_hashes_miss(documents: Path, tmp_path: 
     assert [row["record_id"] for row in rows(summary, "failures")] == ["copies"]
     assert summary.manifest.stages["copy-detection"] == {"in": 4, "out": 3, "rejected": 1, "failed": 0}
     assert any(
-        line.startswith("near copies by vectors: 3 images in 1 clusters") for line in describe(summary.manifest, "")
+        line.startswith("near copies by vectors: 3 images in 1 clusters")
+        for line in describe(summary.manifest, Folder(summary.path))
     )
     assert list(verify(summary.manifest, Folder(summary.path))) == []
 

@@ -23,7 +23,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from pipelines.card.show import describe
+from pipelines.card.show import feature_lines
 from pipelines.config import recipe
 from pipelines.features import extraction, pixels
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, extractors_of, plan_features
@@ -313,7 +313,7 @@ def test_a_data_set_grows_by_what_is_missing(ten_documents: Path, tmp_path: Path
     }
     assert manifest.columns("documents")[0].storage is Storage.INT8
     assert all(column.fingerprint for column in manifest.columns("images"))
-    assert any("regions.cells" in line and "3 float16 values" in line for line in describe(manifest, ""))
+    assert any("regions.cells" in line and "3 float16 values" in line for line in feature_lines(manifest))
     differences = list(diff(first.manifest, manifest))
     assert any(line.startswith("features.images.colours.dimensions: absent -> ") for line in differences)
     check_banks(read_all(manifest, folder), images)
