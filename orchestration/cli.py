@@ -35,7 +35,7 @@ from schemas.versions import code_version
 # What is done -> the commands for it, in the order of the help.
 SECTIONS = {
     "All of it": ("demo", "open", "up"),
-    "Data sets": ("build", "datasets", "features", "lake"),
+    "Data sets": ("build", "datasets", "lake"),
     "Models": ("train", "evaluate", "compare", "sweep", "transfer", "settings"),
     "Promotion": ("promote", "approve", "rollback", "promotions", "verify", "key", "copy", "relocate"),
     "Links": ("link", "relink", "label", "measure", "serve"),
@@ -45,7 +45,6 @@ SECTIONS = {
 TREE = {
     "": tuple(name for names in SECTIONS.values() for name in names),
     "datasets": ("list", "show", "verify", "diff", "overlap", "failures", "export", "replicate", "subset", "delete"),
-    "features": ("list",),
     "lake": ("sweep", "takedown", "forget"),
     "decisions": ("list", "export", "compare"),
 }

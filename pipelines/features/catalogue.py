@@ -11,7 +11,7 @@ satisfies the protocol and `ENTRIES`; another package names its `ENTRIES` as an 
 that no part registers but that has a weight file ending in `.onnx` is a network of the user's own.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import resolve_name
@@ -25,14 +25,12 @@ from pipelines.features.values import DOCUMENTS, IMAGES, Row
 from pipelines.features.weights import WeightFile, parse_weights
 from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig, HttpConfig
-from schemas.errors import ConfigError, MultilinkError
-from schemas.features import FeatureColumn, FeatureKind
+from schemas.errors import ConfigError
+from schemas.features import FeatureColumn
 from schemas.lake import Folder
 from schemas.plugins import EXTRACTORS, load_plugin, origin, own_parts, part_names, plugins
 
 SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table
-PACKAGED, OWN = "packaged", "your own"
-AVAILABLE = "available"
 _OWN_NETWORKS = {IMAGES: "pipelines.features.onnx:OnnxVectors", DOCUMENTS: "pipelines.features.onnx:OnnxText"}
 
 
@@ -68,19 +66,11 @@ class Entry:
     Attributes:
         factory: makes the extractor of some columns of a network: of its name, theirs, the settings and the weights.
         network: columns of one network come from one extractor.
-        kind: of the column.
-        dimensions: of a vector, or of a region's vector; 0 for classes, or where it is not known yet.
-        weights: where its weights come from: `packaged`, `your own`, or the name that `features.weights` has to give.
-        licence: of the weights, where they are packaged.
         table: whether it reads pictures (`images`) or sentences (`documents`).
     """
 
     factory: Callable[[str, Sequence[str], FeaturesConfig, Mapping[str, WeightFile]], Extractor]
     network: str
-    kind: FeatureKind = FeatureKind.VECTOR
-    dimensions: int = 0
-    weights: str = PACKAGED
-    licence: str = ""
     table: str = IMAGES
 
 
@@ -143,9 +133,9 @@ def extractors(
 def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
     entry = find_entry(name)
     if entry is None and name in weights and table == IMAGES and _is_regions(weights[name]):
-        return Entry(factory=GivenRegions, network=name, kind=FeatureKind.REGIONS, weights=OWN)
+        return Entry(factory=GivenRegions, network=name)
     if entry is None and name in weights and weights[name].is_graph:
-        return Entry(factory=resolve_name(_OWN_NETWORKS[table]), network=name, weights=OWN, table=table)
+        return Entry(factory=resolve_name(_OWN_NETWORKS[table]), network=name, table=table)
     if entry is None:
         known = ", ".join(part_names(EXTRACTORS))
         raise ConfigError(
@@ -160,61 +150,6 @@ def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
 def _is_regions(file: WeightFile) -> bool:
     """Return whether a weight is a table of regions, by its name."""
     return file.uri.partition("?")[0].endswith(SUFFIX)
-
-
-def listed_extractors(config: FeaturesConfig, http: HttpConfig | None = None) -> list[dict[str, Any]]:
-    """Return every extractor known by name, and the networks of the user's own among the configured weights.
-
-    A row says the `setting` that it is named in, its `kind`, its `dimensions` (0 where there is none, or it is not
-    known), where its `weights` come from, their `licence`, and its `state`: `available`, or what is missing.
-
-    Raises:
-        ConfigError: the weights of the configuration are not `NAME=URI`.
-    """
-    known = [(name, entry.table) for part in part_names(EXTRACTORS) for name, entry in entries(part).items()]
-    rows = [_listed(name, table, config, http) for name, table in known]
-    for name, file in parse_weights(config.weights, http).items():
-        if find_entry(name) is None and (file.is_graph or _is_regions(file)):
-            found = [
-                _listed(name, table, config, http) for table in SETTINGS
-            ]  # of images or sentences: the other says so
-            rows.append(next((row for row in found if row["state"] == AVAILABLE), found[0]))
-    return rows
-
-
-def _listed(name: str, table: str, config: FeaturesConfig, http: HttpConfig | None) -> dict[str, Any]:
-    weights, state = parse_weights(config.weights, http), AVAILABLE
-    entry = find_entry(name) or Entry(factory=GivenRegions, network=name, weights=OWN)
-    kind, dimensions = entry.kind, entry.dimensions
-    try:
-        if entry.weights not in {PACKAGED, OWN, *weights}:
-            raise ConfigError(f"needs --set features.weights={entry.weights}=FILE")
-        [extractor] = extractors([name], table, config, http)
-        if entry.weights != PACKAGED:  # whose graph need not be made to know what it gives
-            [column] = extractor.columns
-            kind, dimensions = column.kind, column.dimensions
-    except (MultilinkError, ImportError) as problem:
-        state = str(problem)
-    return {
-        "name": name,
-        "setting": SETTINGS[table],
-        "kind": str(kind) if table == IMAGES else "sentence vector",
-        "dimensions": dimensions,
-        "weights": entry.weights,
-        "licence": entry.licence,
-        "state": state,
-    }
-
-
-def listing(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the rows of `listed_extractors` as aligned lines."""
-    rows = list(rows)
-    width = max(len(row["name"]) for row in rows) + 2
-    yield f"{'name':{width}}{'kind':17}{'dimensions':>10}  {'weights':24}state"
-    for row in rows:
-        licence = f" ({row['licence']})" if row["licence"] else ""
-        what = f"{row['name']:{width}}{row['kind']:17}{row['dimensions'] or '-':>10}"
-        yield f"{what}  {row['weights']:24}{row['state']}{licence}"
 
 
 def made_up_pictures(count: int) -> list[bytes]:

@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 
 import numpy as np
 
-from pipelines.features.catalogue import PACKAGED, Entry, Extractor, extractors, module_of
+from pipelines.features.catalogue import Entry, Extractor, extractors, module_of
 from pipelines.features.pixels import (
     GPU_BATCH,
     Architecture,
@@ -40,17 +40,8 @@ TOP = 20  # classes of a picture (Hessel 2019, 3.3: K in 1..20)
 
 def entries_of(architecture: Architecture) -> dict[str, Entry]:
     """Return the catalogue's entries of a network's columns, by name."""
-    known = {Output.CLASSES: 0, Output.MIDDLE: architecture.middle_dimensions, Output.NAMES: NAMES_DIMENSIONS}
     return {
-        name: Entry(
-            factory=partial(Network, architecture),
-            network=architecture.name,
-            kind=output.kind,
-            dimensions=known.get(output, architecture.dimensions),
-            weights=PACKAGED if architecture.packaged else architecture.name,
-            licence=architecture.licence,
-        )
-        for name, output in architecture.outputs.items()
+        name: Entry(factory=partial(Network, architecture), network=architecture.name) for name in architecture.outputs
     }
 
 

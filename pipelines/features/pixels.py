@@ -272,9 +272,7 @@ class Architecture:
         cells: names of the parts that make the last feature map, one after the other; a ReLU follows.
         classifier: name of the part that makes logits of d values.
         packaged: `module:callable` that returns the path of weights that come with a package; empty: none do.
-        licence: of these.
         middle: names of the parts behind which maps in the middle are taken.
-        middle_dimensions: their channels together.
         is_quantised: whether its graph computes in 8-bit integers.
     """
 
@@ -285,9 +283,7 @@ class Architecture:
     cells: tuple[str, ...]
     classifier: str
     packaged: str = ""
-    licence: str = ""
     middle: tuple[str, ...] = ()
-    middle_dimensions: int = 0
     is_quantised: bool = False
 
     def build(self) -> Any:

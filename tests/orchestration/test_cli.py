@@ -76,7 +76,7 @@ def test_a_mistake_is_one_clear_line_and_status_2(within: Run, arguments: list[s
     assert outcome.out == ""
 
 
-@pytest.mark.parametrize("group", [[], ["datasets"], ["features"]])
+@pytest.mark.parametrize("group", [[], ["datasets"], ["lake"]])
 def test_a_group_without_a_command_shows_its_help(within: Run, group: list[str]) -> None:
     outcome = within(*group)
     assert outcome.status == 2

@@ -40,6 +40,4 @@ class ColourHistogram:
         return (np.bincount(numbers.ravel(), minlength=DIMENSIONS) / numbers.size).astype(np.float32)
 
 
-ENTRIES = {
-    "colour-histogram": Entry(factory=ColourHistogram, network="colour-histogram", dimensions=DIMENSIONS, licence="-")
-}
+ENTRIES = {"colour-histogram": Entry(factory=ColourHistogram, network="colour-histogram")}

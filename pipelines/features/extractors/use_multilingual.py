@@ -71,8 +71,6 @@ ENTRIES = {
     "use-multilingual": Entry(
         factory=UseMultilingual,
         network="use-multilingual",
-        dimensions=DIMENSIONS,
-        licence="Apache-2.0",
         table=DOCUMENTS,
     )
 }

@@ -87,9 +87,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Register the extractors `colours`, `cells`, `hues` and `lengths`, and return how much each was asked for."""
     for kind in (Colours, Cells, Hues, Lengths):
         name, table = kind.__name__.lower(), DOCUMENTS if kind is Lengths else IMAGES
-        register(
-            monkeypatch, Entry(factory=kind, network=name, kind=kind.kind, dimensions=kind.dimensions, table=table)
-        )
+        register(monkeypatch, Entry(factory=kind, network=name, table=table))
     COUNTS.clear()
     return COUNTS
 
