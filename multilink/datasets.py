@@ -21,14 +21,13 @@ from schemas.errors import UsageError
 from schemas.features import column_to_vectors
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
-from schemas.parts import read_part
+from schemas.parts import Shard, read_part, split_parts
 
 if TYPE_CHECKING:
     import datasets
     from torch import Tensor
 
     from multilink.documents import Documents
-    from pipelines.exports.reading import Shard
 
 FEATURES = "features."
 
@@ -103,11 +102,12 @@ class Dataset:
         except ImportError as problem:
             raise UsageError("huggingface: expected the package `datasets`: pip install datasets") from problem
         from pipelines.exports.formats import ROW_SCHEMA, document_row
+        from pipelines.exports.reading import read_shard
 
         shards, folder = self._shards(split), self.folder
 
         def rows() -> Iterator[dict[str, Any]]:
-            yield from (document_row(document) for shard in shards for document in shard.read(folder))
+            yield from (document_row(document) for shard in shards for document in read_shard(shard, folder))
 
         made: datasets.Dataset = datasets.Dataset.from_generator(
             rows,
@@ -131,11 +131,9 @@ class Dataset:
         return Documents(self._shards(split), self.folder, features)
 
     def _shards(self, split: str) -> list[Shard]:
-        from pipelines.exports.reading import shards_of
-
         if split not in set(Split):
             raise UsageError(f"split {split!r}: expected one of {', '.join(Split)}")
-        return [shard for shard in shards_of(self.manifest) if shard.split == split]
+        return split_parts(self.manifest, split) if self.manifest.parts("documents", split) else []
 
 
 def open_dataset(name: str, *, lake: str) -> Dataset:

@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 from torch.utils.data import IterableDataset, get_worker_info
 
-from pipelines.exports.reading import Shard
+from pipelines.exports.reading import read_shard
 from schemas.features import column_to_vectors
 from schemas.lake import Folder
-from schemas.parts import read_part
+from schemas.parts import Shard, read_part
 
 
 class Documents(IterableDataset[dict[str, Any]]):
@@ -47,7 +47,7 @@ class Documents(IterableDataset[dict[str, Any]]):
         table = read_part(self._folder, shard.images, ["hash", *self._features])
         row_of = {name: row for row, name in enumerate(table["hash"].to_pylist())}
         vectors = {name: column_to_vectors(table[name]).astype(np.float32) for name in self._features}
-        for document in shard.read(self._folder):
+        for document in read_shard(shard, self._folder):
             links = document.row["links"]
             pairs = [(link["sentence"], link["image"]) for link in links or ()]
             rows = [row_of[picture["hash"]] for picture in document.pictures]

@@ -174,10 +174,10 @@ def _score_lines(report: Path, beside: dict[str, Any], _: Say) -> list[str]:
 
 def export_documents(lake: Lake, reference: str, folder: Path, *, split: Split, count: int) -> Path:
     """Write the first documents of a split as `documents.jsonl` with picture files beside it, links left out."""
-    from pipelines.exports.reading import shards_of
+    from pipelines.exports.reading import read_shard, shards_of
 
     manifest, version = read_manifest(lake, reference)
-    documents = (each for shard in shards_of(manifest) if shard.split == split for each in shard.read(version))
+    documents = (each for shard in shards_of(manifest) if shard.split == split for each in read_shard(shard, version))
     lines: list[str] = []
     (folder / "pictures").mkdir(parents=True, exist_ok=True)
     for document in islice(documents, count):

@@ -25,11 +25,11 @@ import json
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -38,18 +38,20 @@ import pyarrow.parquet as pq
 from pipelines.card.card import README, render, write_cards
 from pipelines.card.show import split_lines
 from pipelines.exports.formats import FORMATS, ROW_SCHEMA, ROWS_PER_GROUP, document_row
-from pipelines.exports.reading import Shard, shards_of
+from pipelines.exports.reading import read_shard, shards_of
 from pipelines.shards.writing import groups_of, write_file, write_part
 from pipelines.turns import turn_of_build
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
 from schemas.lake import Folder, Lake, inner_path
 from schemas.manifest import FileEntry, Manifest, check_same, commit, read_manifest
+from schemas.parts import Shard
 from schemas.versions import digest_stream
 
 EXPORT = "export.json"
 LANCE = "lance"
 NAMES = (*FORMATS, LANCE)
+_PIECE_BYTES = 1 << 20  # copied at once
 _SCRATCH = ".export-"  # begins the name of the folder that an export is made in
 
 
@@ -122,8 +124,9 @@ def _written(shards: Sequence[Shard], folder: Folder, target: Folder, form: str,
             yield from write_lance(of_split, folder, target, f"{split}.lance")
         return
     for number, shard in enumerate(shards, start=1):
-        paths = [path.format(shard.name) for path in FORMATS[form].paths]
-        yield from FORMATS[form].write(list(shard.read(folder)), target, paths)
+        stem = f"{shard.split}-{shard.name.removeprefix('part-').removesuffix('.parquet')}"
+        paths = [path.format(stem) for path in FORMATS[form].paths]
+        yield from FORMATS[form].write(list(read_shard(shard, folder)), target, paths)
         say(f"{number} of {len(shards)} shards: {paths[0]}")
 
 
@@ -157,28 +160,26 @@ def write_lance(shards: Iterable[Shard], source: Folder, target: Folder, name: s
     except ModuleNotFoundError as problem:
         raise UsageError("--to lance: needs pylance: install multilink with the extra lance") from problem
     with tempfile.TemporaryDirectory(prefix="multilink-lance-") as scratch:
-        made = Path(scratch, name)
-        lance.write_dataset(pa.RecordBatchReader.from_batches(ROW_SCHEMA, _batches(shards, source)), str(made))
-        files = sorted(path for path in made.rglob("*") if path.is_file())
-        return [_copied(path, target, f"{name}/{path.relative_to(made).as_posix()}") for path in files]
+        made = Folder(scratch).child(name)
+        lance.write_dataset(pa.RecordBatchReader.from_batches(ROW_SCHEMA, _batches(shards, source)), made.uri)
+        return [_copied(partial(made.open, path), target, f"{name}/{path}") for path in made.files()]
 
 
 def _batches(shards: Iterable[Shard], source: Folder) -> Iterator[pa.RecordBatch]:
     for shard in shards:
-        for some in groups_of(list(shard.read(source)), ROWS_PER_GROUP):
+        for some in groups_of(list(read_shard(shard, source)), ROWS_PER_GROUP):
             yield from pa.Table.from_pylist(list(map(document_row, some)), ROW_SCHEMA).to_batches()
 
 
-def _copied(path: Path, target: Folder, name: str) -> FileEntry:
+def _copied(opened: Callable[[], BinaryIO], target: Folder, name: str, rows: int = 0) -> FileEntry:
+    """Copy a file into a folder; return the entry of the copy."""
+
     def write(stream: BinaryIO) -> int:
-        with path.open("rb") as data:
-            shutil.copyfileobj(data, stream)
-        return 0
+        with opened() as data:
+            shutil.copyfileobj(data, stream, _PIECE_BYTES)
+        return rows
 
     return write_file(target, name, write)
-
-
-_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,15 +251,11 @@ def _is_there(entry: FileEntry, copy: Folder, sizes: dict[str, int]) -> bool:
 
 
 def _copy(entry: FileEntry, origin: Folder, copy: Folder) -> None:
-    def write(stream: BinaryIO) -> int:
-        try:
-            with origin.open(entry.path) as data:
-                shutil.copyfileobj(data, stream, _PIECE_BYTES)
-        except FileNotFoundError as problem:
-            raise IntegrityError(f"{origin.uri}/{entry.path}: missing, though the manifest names it") from problem
-        return entry.rows
-
-    if (found := write_file(copy, entry.path, write)) != entry:
+    try:
+        found = _copied(partial(origin.open, entry.path), copy, entry.path, entry.rows)
+    except FileNotFoundError as problem:
+        raise IntegrityError(f"{origin.uri}/{entry.path}: missing, though the manifest names it") from problem
+    if found != entry:
         copy.delete(entry.path)
         raise IntegrityError(
             f"{origin.uri}/{entry.path}: SHA-256 {found.sha256[:16]}..., the manifest has {entry.sha256[:16]}..."

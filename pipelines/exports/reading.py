@@ -11,8 +11,8 @@ from pipelines.sources.corpora.compose import extras_of
 from schemas.documents import AFTER_SENTENCE, Split, document_schema
 from schemas.errors import IntegrityError
 from schemas.lake import Folder
-from schemas.manifest import FileEntry, Manifest
-from schemas.parts import part_name, read_part, split_parts
+from schemas.manifest import Manifest
+from schemas.parts import Shard, read_part, split_parts
 
 _PICTURE_COLUMNS = ("hash", "width", "height", "format", "licence", "metadata", "jpeg")
 
@@ -56,35 +56,24 @@ class ShownDocument:
         yield from (Piece("image", image) for image, place in enumerate(places) if place is None)
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """A shard of a version: its two parts, and `train-00000-of-00004`, the name of what is made of it."""
+def read_shard(shard: Shard, folder: Folder) -> Iterator[ShownDocument]:
+    """Yield the documents of a shard, by id.
 
-    split: Split
-    name: str
-    documents: FileEntry
-    images: FileEntry
-
-    def read(self, folder: Folder) -> Iterator[ShownDocument]:
-        """Yield its documents, by id.
-
-        Raises:
-            IntegrityError: a part is damaged, or a document refers to an image that is not in the shard.
-        """
-        pictures = {row["hash"]: row for row in read_part(folder, self.images, _PICTURE_COLUMNS).to_pylist()}
-        table = read_part(folder, self.documents, document_schema().names)  # an old part lacks what came later
-        for batch in table.to_batches(max_chunksize=64):
-            for row in batch.to_pylist():
-                yield _shown({AFTER_SENTENCE: None, **row}, pictures)
+    Raises:
+        IntegrityError: a part is damaged, or a document refers to an image that is not in the shard.
+    """
+    pictures = {row["hash"]: row for row in read_part(folder, shard.images, _PICTURE_COLUMNS).to_pylist()}
+    table = read_part(folder, shard.documents, document_schema().names)  # an old part lacks what came later
+    for batch in table.to_batches(max_chunksize=64):
+        for row in batch.to_pylist():
+            yield _shown({AFTER_SENTENCE: None, **row}, pictures)
 
 
 def shards_of(manifest: Manifest) -> Iterator[Shard]:
     """Yield the shards of a version, split after split."""
     for split in Split:
         if manifest.parts("documents", split):
-            for documents, images in split_parts(manifest, split):
-                stem = part_name(documents).removeprefix("part-").removesuffix(".parquet")
-                yield Shard(split, f"{split}-{stem}", documents, images)
+            yield from split_parts(manifest, split)
 
 
 def _shown(row: Mapping[str, Any], pictures: Mapping[str, Mapping[str, Any]]) -> ShownDocument:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.card.card import write_cards
-from pipelines.exports.reading import Shard, shards_of
+from pipelines.exports.reading import shards_of
 from pipelines.exports.where import matching, parse_where
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import DocumentSize, size_of, summarise
@@ -33,7 +33,7 @@ from schemas.documents import Link, Split, document_schema, image_schema, indexe
 from schemas.errors import UsageError
 from schemas.lake import MANIFEST, Folder, Lake, check_name
 from schemas.manifest import COPIES, FileEntry, Manifest, commit, read_manifest, version_name
-from schemas.parts import read_part
+from schemas.parts import Shard, read_part
 from schemas.versions import fingerprint, reached_digest
 
 _DRAW = "subset"  # its own draw: that of splits would take whole splits
@@ -162,7 +162,7 @@ def _groups(manifest: Manifest, folder: Folder, selection: RowsKept, split: Spli
     """Yield neighbouring shards of a split that together have as many chosen documents as a shard should."""
     wanted = manifest.config.get("shards", {}).get("documents", ShardsConfig().documents)
     group, count = list[Shard](), 0
-    for shard in (shard for shard in shards_of(manifest) if shard.split is split):
+    for shard in (shard for shard in shards_of(manifest) if shard.split == split):
         found = len(selection.rows(_part(folder, shard.documents, document_schema())))
         if found and count + found > wanted and group:
             yield group

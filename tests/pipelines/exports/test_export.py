@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from orchestration.cli import app
 from pipelines.exports.export import EXPORT, NAMES, export_version
 from pipelines.exports.formats import FORMATS
-from pipelines.exports.reading import ShownDocument, shards_of
+from pipelines.exports.reading import ShownDocument, read_shard, shards_of
 from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
 
@@ -26,7 +26,7 @@ Documents = dict[str, ShownDocument]
 
 @pytest.fixture(scope="module")
 def documents(built: Any) -> Documents:
-    found = [document for shard in shards_of(built.manifest) for document in shard.read(built.folder)]
+    found = [document for shard in shards_of(built.manifest) for document in read_shard(shard, built.folder)]
     return {document.row["id"]: document for document in found}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipelines.exports.export import replicate
-from pipelines.exports.reading import shards_of
+from pipelines.exports.reading import read_shard, shards_of
 from pipelines.exports.subset import write_labelled
 from pipelines.forgetting.forget import forget
 from pipelines.sources.takedowns import parse_takedowns
@@ -28,7 +28,7 @@ def test_what_deletes_waits_for_copies_subsets_and_labelled_sets(built: Any, tmp
 
     replicate(built.lake, built.reference, lake, say=deleting)
     manifest, folder = read_manifest(lake, "documents")
-    labels = {row.row["id"]: {0: 0} for shard in shards_of(manifest) for row in shard.read(folder)}
+    labels = {row.row["id"]: {0: 0} for shard in shards_of(manifest) for row in read_shard(shard, folder)}
     write_labelled(lake, manifest, folder, labels, "people", say=deleting)
     assert any("files" in line for line in refused) and any("shards" in line for line in refused)
     assert list(verify(*read_manifest(lake, "documents"))) == []

@@ -13,7 +13,7 @@ from PIL import Image
 from shared_pictures import SEVERAL, check_reading
 
 from pipelines.exports.export import export_version
-from pipelines.exports.reading import ShownDocument, shards_of
+from pipelines.exports.reading import ShownDocument, read_shard, shards_of
 from schemas.documents import document_schema
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
@@ -22,7 +22,7 @@ KEPT = [name for name in document_schema().names if name not in ("dataset", "ima
 
 
 def documents(manifest: Manifest, folder: Folder) -> dict[str, ShownDocument]:
-    return {each.row["id"]: each for shard in shards_of(manifest) for each in shard.read(folder)}
+    return {each.row["id"]: each for shard in shards_of(manifest) for each in read_shard(shard, folder)}
 
 
 def pixels(jpeg: bytes) -> Any:
