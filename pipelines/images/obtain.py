@@ -22,7 +22,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from heapq import nsmallest
 from typing import Any, TypeVar
 
 import msgspec
@@ -43,8 +42,6 @@ from schemas.failures import Failure, Reason, Stage, unexpected
 from schemas.lake import Folder
 from schemas.tables import row_of
 
-COUNTED = 1 << 16  # addresses of a sign; there may be more
-_DIGEST_BYTES = 8
 _NUMBER = re.compile(r"\d+(?=[^.]*\.[^.]+\.\S*\D$)")  # of the machines of a host: img1.host.org, img2.host.org
 Found = PackedImage | Failure
 WEB = "web"  # the folder of images in the raw store
@@ -64,17 +61,11 @@ def signs_of(uri: str, found: Found) -> Iterator[tuple[str, str]]:
             yield url_key(found.landed), f"addresses lead to {found.landed}"
 
 
-def keyed_signs(outcome: tuple[str, Found]) -> Iterator[tuple[str, frozenset[int]]]:
-    """Yield each sign of an outcome with a number for its address, the same for every spelling of it."""
+def keyed_signs(outcome: tuple[str, Found]) -> Iterator[tuple[str, str]]:
+    """Yield each sign of an outcome with a key of its address, the same for every spelling of it."""
     uri, found = outcome
     for sign, _ in signs_of(uri, found):
-        yield sign, frozenset((_number(url_key(uri)),))
-
-
-def merge_addresses(addresses: Iterable[frozenset[int]]) -> frozenset[int]:
-    """Return the numbers of all addresses, the smallest where there are more than COUNTED."""
-    found = frozenset[int]().union(*addresses)
-    return found if len(found) <= COUNTED else frozenset(nsmallest(COUNTED, found))
+        yield sign, url_key(uri)
 
 
 def judge(outcome: tuple[str, Found], shared: Mapping[str, int], config: ImagesConfig) -> tuple[str, Found]:
@@ -99,10 +90,6 @@ def judge(outcome: tuple[str, Found], shared: Mapping[str, int], config: ImagesC
 def known_keys(config: ImagesConfig) -> frozenset[str]:
     """Return what is known of placeholders by name, in one spelling."""
     return frozenset(url_key(name) if "/" in name else f"sha256:{name.lower()}" for name in config.placeholders)
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest(), "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

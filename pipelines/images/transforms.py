@@ -33,7 +33,6 @@ from pipelines.images.obtain import (
     judge,
     keyed_signs,
     locate_stored,
-    merge_addresses,
     read_at_hand,
     read_stored,
 )
@@ -114,16 +113,17 @@ class LeaveOutPlaceholders(beam.PTransform):
         shared = (
             signs
             | "signs" >> beam.Flatten()
-            | "addresses of each" >> beam.CombinePerKey(merge_addresses)
+            | "each address once" >> beam.Distinct()
+            | "addresses of each" >> beam.combiners.Count.PerKey()
             | "of many" >> beam.FlatMapTuple(self._of_many)
         )
         judge_all = partial(judge, config=self.config)
         side = beam.pvalue.AsDict(shared)
         return tuple(some | f"judge {number}" >> beam.Map(judge_all, side) for number, some in enumerate(outcomes))
 
-    def _of_many(self, sign: str, addresses: frozenset[int]) -> Iterator[tuple[str, int]]:
-        if 0 < self.config.placeholder_addresses <= len(addresses):
-            yield sign, len(addresses)
+    def _of_many(self, sign: str, addresses: int) -> Iterator[tuple[str, int]]:
+        if 0 < self.config.placeholder_addresses <= addresses:
+            yield sign, addresses
 
 
 class _Obtain(beam.DoFn):
