@@ -176,16 +176,6 @@ def test_what_is_old_is_asked_about_and_renewed(web, reply, visit: Visit, sent: 
     assert web.paths == ["/a", "/a"]
 
 
-def test_an_old_answer_serves_while_its_host_is_in_trouble(web, reply, visit: Visit) -> None:
-    web.scripts["/a"] = reply(200, b"page")
-    visit(f"{web.url}/a")
-    web.scripts["/a"] = reply(503)
-    assert visit(f"{web.url}/a", at=2e6, max_age_s=60.0).body == b"page"
-    web.scripts["/a"] = reply(404)
-    with pytest.raises(FetchFailed, match="not-found"):
-        visit(f"{web.url}/a", at=3e6, max_age_s=60.0)
-
-
 def test_kinds_and_sources_are_kept_apart(web, reply, client_of) -> None:
     web.scripts["/a"] = reply(200, b"<p>", content_type="text/html")
     client = client_of()
