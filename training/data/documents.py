@@ -146,12 +146,10 @@ class DocumentSet:
     def are_finite(self) -> Bool:
         """Return D, whether all vectors of a document are finite."""
         are_finite = np.ones(len(self), bool)
-        for vectors, sets in (
-            (self.sentence_vectors, self.sentences),
-            (self.image_bank[self.image_rows], self.images),
-        ):
-            if vectors is not None:
-                are_finite[sets.owners[~np.isfinite(vectors).all(axis=1)]] = False
+        broken = np.flatnonzero(~np.isfinite(self.image_bank).all(axis=1))
+        are_finite[self.images.owners[np.isin(self.image_rows, broken)]] = False
+        if self.sentence_vectors is not None:
+            are_finite[self.sentences.owners[~np.isfinite(self.sentence_vectors).all(axis=1)]] = False
         return are_finite
 
     def take_documents(self, documents: Int64 | Sequence[int]) -> DocumentSet:
