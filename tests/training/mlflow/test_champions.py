@@ -216,15 +216,6 @@ def test_a_version_without_a_lake_is_told(client: mlflow.MlflowClient, tmp_path:
     assert [path.name for path in (tmp_path / "lake" / "promotions" / "linker").iterdir()] == ["000001.json"]
 
 
-@pytest.mark.trial
-def test_of_two_processes_one_wins_each_time(linker: mlflow.MlflowClient, contest: Any) -> None:
-    outcomes = contest(linker.tracking_uri, "linker", ["1", "2"], rounds=3)
-    assert [sorted(outcome.values()) for outcome in outcomes] == [["lost", "won"]] * 3
-    winners = [next(version for version, result in outcome.items() if result == "won") for outcome in outcomes]
-    assert _current(linker).champions == tuple(reversed(winners))
-    assert aliases_of(linker)["champion"] == winners[-1]
-
-
 @pytest.mark.parametrize("name", WRITES[:2])
 def test_a_write_that_another_disturbs_is_tried_again(
     linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch, name: str

@@ -10,7 +10,7 @@ from typing import Any
 import lakes
 import mlflow
 import pytest
-from forked import clean_environment, server, start
+from forked import server
 
 from orchestration.cli import run
 from schemas.documents import Split
@@ -158,24 +158,6 @@ def test_cells_at_once_are_those_of_one_after_the_other(
     assert len({cell.model for cell in found.cells}) == 2
     with pytest.raises(UsageError, match="--at-once 0: expected at least 1"):
         sweep.run_sweep(**settings, at_once=0, say=print)
-
-
-@pytest.mark.trial
-def test_two_sweeps_at_once_share_the_trainings(
-    client: mlflow.MlflowClient, registry_lake: Lake, tmp_path: Path
-) -> None:
-    """Two processes do the same sweep: each combination is trained by one of them, and both report the same models."""
-    fixed = [part for setting in (*SMALL, "objective.margin=0.15") for part in ("--set", setting)]
-    where = ["--lake", registry_lake.root.uri, "--tracking-uri", client.tracking_uri]
-    varied = [part for each in VARY for part in ("--vary", each)]
-    command = ["sweep", "--dataset", "synthetic", "--recipe", "tiny", *where, *fixed, *varied, "--json"]
-    running = [start(*command, folder=tmp_path, environment=clean_environment()) for _ in range(2)]
-    done = [each.finish() for each in running]
-    assert [each.status for each in done] == [0, 0], [each.err for each in done]
-    first, second = (json.loads(each.out.splitlines()[-1])["cells"] for each in done)
-    assert first == second and len({cell["model"] for cell in first}) == 4
-    versions = client.search_model_versions("name='multilink-synthetic-cross-document'")
-    assert {f"models:/{each.name}/{each.version}" for each in versions} == {cell["model"] for cell in first}
 
 
 def test_a_sweep_that_cannot_be_judged_trains_nothing_and_leaves_no_run(
