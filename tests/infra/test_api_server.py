@@ -10,11 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import dagster as dg
 import kubernetes
+import lakes
 import pytest
 import yaml
 from control_plane import ControlPlane, running
@@ -25,7 +25,6 @@ from forked import clean_environment
 from programs import ACCOUNT, CHART, INFRA, NAMESPACE, NEEDED, RELEASE, built, objects, template
 from servers import wait_for
 
-from schemas.documents import Split
 from training.mlflow.registry import registered
 from training.mlflow.runs import connect
 from training.mlflow.tracked_training import run_train
@@ -203,14 +202,13 @@ def as_in_pod(plane: ControlPlane, pod: Any, root: Path) -> dict[str, str]:
 
 
 def test_a_run_promotes_by_the_policy_and_with_the_key_of_its_pod(
-    installed: ControlPlane, lakes: ModuleType, empty_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: ControlPlane, empty_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No container runs here: its step runs in a process with the files and variables that its pod would have.
 
     The lake and the registry are on this machine.
     """
-    documents = {split: lakes.make_documents(split, 30, lakes.World()) for split in Split}
-    lake = lakes.write_lake(str(tmp_path / "lake"), documents)
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=30, val=30, test=30))
     model = run_train(
         lake=lake.root.uri, dataset="synthetic", recipe="tiny", overrides=SMALL, tracking=empty_store, say=print
     ).version
