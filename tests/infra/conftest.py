@@ -21,6 +21,7 @@ EVERYTHING = yaml.safe_dump(
             "datasets": [{"name": "diy", "settings": ["http.contact=you@example.org"], "policy": "policy.toml"}],
         },
         "ray": {
+            "image": {"tag": "1-cuda"},
             "maxWorkers": 4,
             "worker": {"resources": {"limits": {"memory": "64Gi", "nvidia.com/gpu": "1"}}},
             "tolerations": [{"key": "gpu", "operator": "Exists"}],

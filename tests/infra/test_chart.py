@@ -153,12 +153,17 @@ def test_ray_pods_have_what_the_chart_gives_its_own(values: dict[str, tuple[str,
         assert ("ServiceAccount", pod["serviceAccountName"]) in chart
         assert pod["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
         (only,) = pod["containers"]
+        assert only["image"] == "registry.example/multilink:1-cuda"
         assert only["envFrom"] == [{"secretRef": {"name": "multilink", "optional": True}}]
         assert {"MULTILINK_TRUST", "HTTPS_PROXY"} == {each["name"] for each in only["env"]}
         assert {each["name"] for each in only["volumeMounts"]} == {each["name"] for each in pod["volumes"]}
     assert worker["template"]["spec"]["automountServiceAccountToken"] is False  # the head's autoscaler needs its token
     (only,) = worker["template"]["spec"]["containers"]
     assert only["resources"]["limits"] == {"cpu": "4", "memory": "64Gi", "nvidia.com/gpu": "1"}
+    assert container(chart, "code")["image"] == "registry.example/multilink:1"
+    standard = objects(template())
+    head = standard["RayCluster", f"{RELEASE}-ray"]["spec"]["headGroupSpec"]["template"]["spec"]
+    assert head["containers"][0]["image"] == container(standard, "code")["image"]
     without = objects(template(*values["no Ray"]))
     assert not [name for kind, name in without if kind == "RayCluster" or name == f"{RELEASE}-ray"]
 
