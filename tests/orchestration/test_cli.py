@@ -334,3 +334,6 @@ def test_link_shows_a_sample_of_each_reason(within: Run, tmp_path: Path) -> None
     lines = found.out.splitlines()
     assert "  broken-record: documents.jsonl:3: $: expected an object, got list" in lines
     assert found.json["samples"]["missing-field"].startswith("documents.jsonl:4: ")
+    (tmp_path / "broken.jsonl").write_text("{\n")
+    none = within("link", "--model", "class-names", "--input", "broken.jsonl", "--output", "o.parquet")
+    assert none.status == 1 and "broken.jsonl could be linked" in none.err
