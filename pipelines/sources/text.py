@@ -6,9 +6,9 @@ Cyrillic script may also end an abbreviation. H does not say which of spaCy's tw
 the rule-based one here (`sentencizer` on `spacy.blank("en")`): it needs no model, only the library, and gives the same
 sentences on every machine.
 
-The parser of wiki markup (mwparserfromhell) reads to the end of a text for what would close an opening, and comes back
-where nothing does: its time grows with the openings that never close times the length of the text. So these are counted
-first.
+The parsers of markup used here (`html.parser`, mwparserfromhell) read to the end of a text for what would close an
+opening, and come back where nothing does: their time grows with the openings that never close times the length of the
+text. So these are counted first.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def count_unclosed(tokens: Iterable[tuple[str, bool]]) -> int:
     return unclosed.total()
 
 
-def check_work(text: str, *, limit: float, unclosed: int) -> None:
+def check_work(text: str, *, limit: float, unclosed: int = 0) -> None:
     """Raise where a text has so many openings without an end that parsing it would take long.
 
     Args:

@@ -2,29 +2,34 @@ r"""An imgur album is fetched, and becomes the candidate document of the submiss
 
 Its entries come in order, from a page of any generation, or from the API:
 
-    until 2020   <div class="post-image-container" id="Abc1234">     blocks of HTML
+    until 2016   <div class="post-image-container" id="Abc1234">     blocks of HTML
                    <img itemprop="contentURL" src="//i.imgur.com/...">
                    <div class="post-image-meta">  title, description
+    from 2014    widgetFactory.mergeConfig('gallery', {image : {..., "album_images":{"count":2,"images":[{"hash": ...
+    from 2017    window.runSlots = {config: {...}, item: {..., "album_images":{"count":2,"images":[{"hash": ...
     from 2020    window.postDataJSON = "{\"media\": [{\"url\": ..."
     the API      {"data": {"images": [{"link": ...
 
-A page that has nothing of this is no album. What is decided here: what a caption is, and which image it was written
-under. Deleted images show only when they are fetched.
+A page of JSON may hold the first blocks as HTML, too: the JSON has all. A page that has nothing of this is no album.
+What is decided here: what a caption is, and which image it was written under. Deleted images show only when they are
+fetched.
 """
 
 import html
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
+from bs4 import BeautifulSoup, Tag
+
 from pipelines.sources.diy.submissions import Album, AlbumEntry, Submission, find_album, join_caption
-from pipelines.sources.dom import parse
 from pipelines.sources.fields import Object, text_or_none, typed
 from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, unusable
 from pipelines.sources.source import fetch_records
-from pipelines.sources.text import absolute_url
+from pipelines.sources.text import absolute_url, check_work
 from pipelines.web.client import Client
 from pipelines.web.requests import Kind, Request, Response
 from schemas.documents import Link, Provenance, Sentence
@@ -34,10 +39,16 @@ DATASET = "diy"
 IMGUR = "imgur"
 LANGUAGE = "en"
 ANIMATED_EXTENSIONS = (".gifv", ".mp4", ".webm")  # a .gif may stand still: its frames are counted later
-_POST_DATA = re.compile(r"window\.postDataJSON\s*=\s*")
-_SHOWN = (".//img[@itemprop='contentURL']", ".//img", ".//source", ".//video")  # of a block, the likeliest first
+_EMBEDDED = (
+    (re.compile(r"window\.postDataJSON\s*=\s*"), "media"),
+    (re.compile(r'"album_images"\s*:\s*(?=\{)'), "images"),
+)
+_ONE_PICTURE = re.compile(r'"is_album"\s*:\s*false')
 _STRING = re.compile(r"""(['"])((?:(?!\1)[^\\]|\\.)*+)\1""", re.DOTALL)
 _ESCAPE = re.compile(r'\\(x[0-9a-fA-F]{2}|.)|"', re.DOTALL)
+_DIV = re.compile(r"<(/?)div\b", re.IGNORECASE)
+_MAX_WORK = 2e8  # a few seconds
+_MAX_DEPTH = 100  # of `div` elements: what is in a container is read once for each that it is in
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +152,26 @@ def parse_album_page(page: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
         ValueError: its JSON is none.
     """
     text = page.decode("utf-8", errors="replace")
-    if (found := _POST_DATA.search(text)) is not None:
-        return _entries(typed(_read_value(text, found.end()), Object), "media", base_url)
-    tree = parse(text)
-    containers = () if tree is None else tree.find_class("post-image-container")
+    for pattern, name in _EMBEDDED:
+        found = pattern.search(text)
+        if found is not None:
+            return _entries(typed(_read_value(text, found.end()), Object), name, base_url)
+    check_work(text, limit=_MAX_WORK)
+    depths = accumulate(-1 if match[1] else 1 for match in _DIV.finditer(text))
+    if max(depths, default=0) > _MAX_DEPTH:
+        raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: its elements are nested too deep")
+    containers = BeautifulSoup(text, "html.parser").find_all("div", class_="post-image-container")
+    if not containers and _ONE_PICTURE.search(text):
+        _check_album({"is_album": False}, base_url)
     if not containers:
         raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: expected an album in HTML or JSON, found none")
     return tuple(_container_entry(container, base_url) for container in containers)
+
+
+def _check_album(about: Mapping[str, Any], base_url: str) -> None:
+    """Raise where what an address leads to says that it is a single picture."""
+    if about.get("is_album") is False:
+        raise FieldError(Reason.NOT_AN_ALBUM, f"{base_url}: expected an album, found a single picture")
 
 
 def parse_album_api(data: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
@@ -164,20 +188,18 @@ def parse_album_api(data: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
 
 
 def _entries(album: Object, name: str, base_url: str) -> tuple[AlbumEntry, ...]:
-    """Return the entries of an album in JSON, whose images are in the member of a name.
-
-    Raises:
-        FieldError: it says that it is a single picture (NOT_AN_ALBUM), or is not the published form.
-    """
-    if album.get("is_album") is False:
-        raise FieldError(Reason.NOT_AN_ALBUM, f"{base_url}: expected an album, found a single picture")
+    """Return the entries of an album in JSON, whose images are in the member of a name."""
+    _check_album(album, base_url)
     return tuple(_json_entry(image, base_url) for image in typed(album.get(name), list[Object], f"$.{name}"))
 
 
 def _json_entry(image: Object, base_url: str) -> AlbumEntry:
     """Return the entry of an image in JSON: API and pages name the same things each in its own way."""
     about = typed(image.get("metadata") or image, Object, "$.metadata")
-    address = text_or_none(image, "link") or typed(image.get("url"), str, "$.url")
+    address = text_or_none(image, "link") or text_or_none(image, "url")
+    if not address:
+        extension = (text_or_none(image, "ext") or ".jpg").partition("?")[0]
+        address = f"//i.imgur.com/{typed(image.get('hash'), str, '$.hash')}{extension}"
     is_video = "video" in f"{image.get('type')} {image.get('mime_type')}" or _is_animated(address)
     title, description = (html.unescape(text_or_none(about, name) or "") for name in ("title", "description"))
     return AlbumEntry(
@@ -187,21 +209,26 @@ def _json_entry(image: Object, base_url: str) -> AlbumEntry:
     )
 
 
-def _container_entry(container: Any, base_url: str) -> AlbumEntry:
-    shown = [found for path in _SHOWN if (found := container.find(path)) is not None]
-    sources = (str(each.get("src") or each.get("data-src") or "").strip() for each in shown)
-    address = next(filter(None, sources), "")
+def _container_entry(container: Tag, base_url: str) -> AlbumEntry:
+    image = container.find("img", attrs={"itemprop": "contentURL"}) or container.find("img")
+    moving = container.find("source") or container.find("video")
+    address = _source(image) or _source(moving)
     caption = join_caption(_text(container, "post-image-title"), _text(container, "post-image-description"))
-    is_animated = any(each.tag != "img" for each in shown) or _is_animated(address)
+    is_animated = moving is not None or _is_animated(address or "")
     return AlbumEntry(absolute_url(base_url, address) if address else None, caption, is_animated)
 
 
-def _text(container: Any, class_name: str) -> str | None:
-    for found in container.find_class(class_name):
-        for line_break in found.iter("br"):
-            line_break.tail = f"\n{line_break.tail or ''}"
-        return str(found.text_content())
-    return None
+def _source(tag: Tag | None) -> str:
+    return str(tag.get("src") or tag.get("data-src") or "").strip() if tag is not None else ""
+
+
+def _text(container: Tag, class_name: str) -> str | None:
+    found = container.find(class_=class_name)
+    if found is None:
+        return None
+    for line_break in found.find_all("br"):
+        line_break.append("\n")
+    return found.get_text()
 
 
 def _is_animated(address: str) -> bool:
