@@ -57,6 +57,7 @@ _ROBOTS = "robots"
 _OF_ORIGINS = (Kind.ROBOTS, Kind.WELL_KNOWN)
 _FILE_TIMEOUT_S = 172_800.0  # of an attempt to fetch a whole file
 MAX_REDIRECTS = 5
+_OF_FILES = frozenset({206, 304, 416})  # what they mean, a sink knows
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REMOVED = "/removed.png"  # where imgur redirects a deleted image
 _OF_WORDS = ("text/html", "application/xhtml", "text/plain", "application/json", "application/problem+json")
@@ -188,10 +189,9 @@ class Client:
             self._heed(task, answer)
             task.target = _next_target(task, answer)
             return None
-        has_known = (
-            task.stored is not None or task.sink is not None
-        )  # the sink of a file knows the edition that is there
-        if answer.status not in SUCCESSES and not (answer.status == NOT_MODIFIED and has_known):
+        is_known = answer.status == NOT_MODIFIED and task.stored is not None
+        is_of_file = answer.status in _OF_FILES and task.sink is not None
+        if answer.status not in SUCCESSES and not is_known and not is_of_file:
             raise self._refused(target, answer)
         if request.kind is Kind.IMAGE and _is_words(answer):
             raise FetchFailed(Reason.NOT_AN_IMAGE, f"{target.url}: expected an image, found words or nothing")

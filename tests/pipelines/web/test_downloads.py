@@ -1,8 +1,9 @@
-"""Files of any size over a real server: what breaks off begins again; a file that is there is asked about first."""
+"""Files of any size over a real server: what was interrupted goes on, what changed starts anew, what is there stays."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -17,57 +18,91 @@ from schemas.failures import Reason
 CONTENT = hashlib.shake_256(b"dump").digest(300_000)
 
 
-def breaking(content: bytes, *, breaks: int) -> Callable[..., None]:
-    """Serve a file of which the first answers stop after some bytes."""
+def ranged(
+    content: bytes, *, breaks: int = 0, at: int = 100_000, etag: str = '"one"', most: int = len(CONTENT)
+) -> Callable[..., None]:
+    """Serve a file that knows ranges; the first `breaks` answers stop after `at` bytes, parts have at most `most`."""
     left = [breaks]
 
     def script(handler: BaseHTTPRequestHandler) -> None:
-        is_broken, left[0] = left[0] > 0, left[0] - 1
-        handler.send_response(200)
-        handler.send_header("ETag", '"one"')
-        handler.send_header("Content-Length", str(len(content)))
+        wanted = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
+        is_same = handler.headers.get("If-Range") in (None, etag)
+        start = int(wanted[1]) if wanted and is_same else 0
+        if start >= len(content):
+            handler.send_response(416)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return
+        end = min(start + most, len(content)) if start else len(content)
+        handler.send_response(206 if start else 200)
+        if start:
+            handler.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
+        handler.send_header("ETag", etag)
+        handler.send_header("Content-Length", str(end - start))
         handler.end_headers()
-        handler.wfile.write(content[: 100_000 if is_broken else None])
-        handler.close_connection = is_broken
+        if left[0]:
+            left[0] -= 1
+            handler.wfile.write(content[start : start + at])
+            handler.wfile.flush()
+            handler.close_connection = True
+            return
+        handler.wfile.write(content[start:end])
 
     return script
 
 
-def asked(web: Any) -> int:
-    return sum(path == "/f" or path.startswith("/d/") for path, _ in web.asked)
+def asked(web: Any) -> list[str | None]:
+    return [headers.get("range") for path, headers in web.asked if path == "/f" or path.startswith("/d/")]
 
 
 def test_a_file_is_captured_once(web: Any, client_of: Any) -> None:
-    web.scripts["/d/RS_2018-01.zst"] = breaking(CONTENT, breaks=0)
+    web.scripts["/d/RS_2018-01.zst"] = ranged(CONTENT)
     client = client_of(max_bytes=1000)  # the cap of small bodies has no say
     first = capture_file(client, f"{web.url}/d/RS_2018-01.zst")
     assert first.path.name == "RS_2018-01.zst"
     assert first.path.read_bytes() == CONTENT
     assert capture_file(client_of(), f"{web.url}/d/RS_2018-01.zst") == first  # its time, too, is that of the capture
-    assert asked(web) == 1
+    assert asked(web) == [None]
 
 
-@pytest.mark.parametrize("breaks", [2, 3])
-def test_what_breaks_off_begins_again_and_nothing_half_is_ever_there(
-    web: Any, client_of: Any, tmp_path: Path, breaks: int
-) -> None:
-    web.scripts["/f"] = breaking(CONTENT, breaks=breaks)
-    if breaks < 3:
-        assert capture_file(client_of(attempts=3), f"{web.url}/f").path.read_bytes() == CONTENT
-    else:
-        with pytest.raises(FetchFailed) as caught:
-            capture_file(client_of(attempts=3), f"{web.url}/f")
-        assert caught.value.reason is Reason.TRUNCATED
-        left = [path.name for path in (tmp_path / "raw" / "files").rglob("f*")]
-        assert left == ["f.lock"]
-    assert asked(web) == 3
+def test_what_breaks_off_goes_on_where_it_stopped(web: Any, client_of: Any) -> None:
+    web.scripts["/f"] = ranged(CONTENT, breaks=2)
+    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT
+    assert asked(web) == [None, "bytes=100000-", "bytes=200000-"]
 
 
-def test_a_host_that_says_unchanged_of_a_file_that_is_not_there(web: Any, client_of: Any, reply: Any) -> None:
-    web.scripts["/f"] = reply(304)
+def test_a_later_run_goes_on_too(web: Any, client_of: Any) -> None:
+    web.scripts["/f"] = ranged(CONTENT, breaks=1)
+    broken = web.scripts["/f"]
+    web.scripts["/f"] = lambda handler: (broken(handler), web.scripts.pop("/f"))
     with pytest.raises(FetchFailed) as caught:
-        capture_file(client_of(), f"{web.url}/f")
-    assert caught.value.reason is Reason.HTTP_ERROR
+        capture_file(client_of(attempts=1), f"{web.url}/f")
+    assert caught.value.reason is Reason.NOT_FOUND
+    web.scripts["/f"] = ranged(CONTENT)
+    assert capture_file(client_of(), f"{web.url}/f").path.read_bytes() == CONTENT
+    assert asked(web)[-1] == "bytes=100000-"
+
+
+REST = CONTENT[100_000:200_000]
+
+
+@pytest.mark.parametrize("total", ["*", "9" * 400, "3", "other", "short", "none"])
+def test_a_part_of_another_file_is_thrown_away(web: Any, client_of: Any, reply: Any, replies: Any, total: str) -> None:
+    """The second answer is a part of no known whole, of another edition, of a shorter one, or has no range."""
+    odd = reply(206, REST, content_range=f"bytes 100000-199999/{total}")
+    editions = {"other": ranged(CONTENT[::-1], etag='"two"'), "short": ranged(CONTENT[:50_000])}
+    rest = [editions[total]] if total in editions else [*([odd] if total != "none" else []), reply(200, CONTENT)]
+    web.scripts["/f"] = replies(ranged(CONTENT, breaks=1), *rest)
+    expected = {"other": CONTENT[::-1], "short": CONTENT[:50_000]}.get(total, CONTENT)
+    attempts = 1 if total in editions else 3
+    assert capture_file(client_of(attempts=attempts), f"{web.url}/f").path.read_bytes() == expected
+
+
+def test_a_slice_of_what_was_asked_for_does_not_end_the_file(web: Any, client_of: Any) -> None:
+    """A cache between may answer with a part of the rest: the total says what is missing."""
+    web.scripts["/f"] = ranged(CONTENT, breaks=1, at=40_000, most=40_000)
+    assert capture_file(client_of(attempts=1), f"{web.url}/f").path.read_bytes() == CONTENT
+    assert len(asked(web)) == 8
 
 
 DAY_S = 86_400.0
@@ -88,7 +123,7 @@ def test_the_next_day_a_file_is_asked_about_and_kept_or_fetched_anew(web: Any, c
     web.scripts["/f"] = reply(200, b"thursday", etag='"2"')
     later = capture_file(client_of(**at(1e6 + 3 * DAY_S + 2)), f"{web.url}/f")
     assert later.path.read_bytes() == b"thursday" and later.fetched_at > first.fetched_at
-    assert asked(web) == 3
+    assert len(asked(web)) == 3
 
 
 def test_a_host_without_conditional_answers_is_not_read_to_the_end(web: Any, client_of: Any) -> None:
@@ -133,7 +168,7 @@ def test_a_file_has_a_limit_of_its_own(web: Any, client_of: Any, announces: bool
     with pytest.raises(FetchFailed, match=r"http\.max_file_bytes = 1000") as caught:
         capture_file(client_of(max_file_bytes=1000), f"{web.url}/f")
     assert caught.value.reason is Reason.TOO_LARGE
-    assert asked(web) == 1
+    assert len(asked(web)) == 1
 
 
 def test_robots_have_a_say(web: Any, client_of: Any, reply: Any) -> None:
@@ -143,6 +178,13 @@ def test_robots_have_a_say(web: Any, client_of: Any, reply: Any) -> None:
         capture_file(client, f"{web.url}/f")
     assert caught.value.reason is Reason.ROBOTS_DENIED
     assert len(list((client.raw.local / "robots" / "index").iterdir())) == 1  # no segment is left open
+
+
+def test_nothing_half_is_ever_under_the_files_name(web: Any, client_of: Any, tmp_path: Path) -> None:
+    web.scripts["/f"] = ranged(CONTENT, breaks=9, at=0)
+    with pytest.raises(FetchFailed):
+        capture_file(client_of(attempts=2), f"{web.url}/f")
+    assert [path.name for path in (tmp_path / "raw" / "files").rglob("f")] == []
 
 
 @pytest.mark.parametrize(
