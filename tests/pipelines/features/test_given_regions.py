@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from builds import build, by_source
 
-from pipelines.features.catalogue import extractors, listed_extractors
+from pipelines.features.catalogue import extractors
 from pipelines.features.extraction import extracted
 from pipelines.features.given_regions import keys_of
 from pipelines.features.values import IMAGES, Regions, Rejected
@@ -241,6 +241,3 @@ def test_a_build_reads_them_by_the_names_of_its_images(
     converter.convert(converter.read(tmp_path / "a.tsv"), file)
     again = build(ten_documents, tmp_path / "lake", *FIXED, *settings)
     assert len(by_source(again)) == len(shown) and again.manifest.version != summary.manifest.version
-    config = FeaturesConfig(images=(NAME,), weights=(f"{NAME}={file}",))
-    [row] = [row for row in listed_extractors(config) if row["name"] == NAME]
-    assert (row["state"], row["kind"], row["dimensions"]) == ("available", "regions", SIZE)
