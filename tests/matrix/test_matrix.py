@@ -38,6 +38,7 @@ SETTINGS = {
     "tiny": ["dimensions=16", "training.epochs=30", "training.learning_rate=0.01"],
     "hessel-2019": ["dimensions=16", "text.word_dimensions=16", "training.epochs=60", "training.learning_rate=0.01"],
 }
+A_BATCH_EACH = ["training.batches_per_step=2", "training.rate_scaling=square-root"]  # of two workers
 LEARNED = {"closed-form": 70, "tiny": 70, "hessel-2019": 60}  # AUC; the GRU starts without a word, from 45 documents
 POLICY = "min_documents = 5\nmargin = 100.0\n"
 
@@ -105,7 +106,8 @@ class Job:
 
     def train(self, *options: str) -> dict[str, Any]:
         case = self.case
-        given = [text for each in SETTINGS[case.recipe] for text in ("--set", each)]
+        settings = SETTINGS[case.recipe] + (A_BATCH_EACH if case.workers > 1 and case.recipe != "closed-form" else [])
+        given = [text for each in settings for text in ("--set", each)]
         stored = ("--lake", self.lake, "--tracking-uri", self.tracking)
         found = ("--dataset", "matrix", "--recipe", case.recipe, "--workers", case.workers)
         return self.run("train", *found, *given, *stored, "--no-report", *options)
