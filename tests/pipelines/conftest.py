@@ -1,7 +1,5 @@
 """What tests of the pipelines share: ten documents."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 A request is answered by the version it gave before, for as long as its failures are remembered.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Corpora of other projects to versions: what their files say of documents and pictures is what the shards hold."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 What is expected is `expected.json`, written by the recorder from what it meant, not by the code under test.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -3,8 +3,6 @@
 The expected documents are made by hand: `without` counts positions one by one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -3,8 +3,6 @@
 One parser of addresses of pictures, and what prints them.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

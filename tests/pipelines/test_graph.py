@@ -1,7 +1,5 @@
 """The graph of a build: how often the data are shuffled, and what travels to every worker."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

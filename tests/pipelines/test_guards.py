@@ -1,7 +1,5 @@
 """What keeps a data set honest, through the whole build: leaks between splits, and takedowns."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A build on the recorded web honours what hosts and authors say, each for its own reason, and its manifest says so."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

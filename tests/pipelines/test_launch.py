@@ -1,7 +1,5 @@
 """Errors out of a pipeline: a mistake comes back as itself, one line; anything else as it was raised."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -3,8 +3,6 @@
 Builds work side by side; what deletes from a lake works alone, on a file system and on S3.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

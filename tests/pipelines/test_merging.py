@@ -1,7 +1,5 @@
 """Packs that are put together when a build ends meet rebuilds and `lake sweep`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

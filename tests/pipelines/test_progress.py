@@ -1,7 +1,5 @@
 """Counts of workers are added up by stage, and what cannot be written or read ends nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ What each source should read is worked out by hand in its own tests; here its do
 documents share pictures, and each is a shard: training reads every picture of every document.
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections import Counter
 from pathlib import Path

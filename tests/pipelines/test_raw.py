@@ -1,7 +1,5 @@
 """The raw store: segments that an independent reader opens, found through their indexes, whole or not there."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

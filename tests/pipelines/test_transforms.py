@@ -1,7 +1,5 @@
 """Steps that every stage shares."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 

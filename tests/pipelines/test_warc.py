@@ -1,7 +1,5 @@
 """WARC files: every form of other tools is read or refused by name, and bodies are what warcio reads."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zipfile

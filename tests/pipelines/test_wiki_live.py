@@ -4,8 +4,6 @@ The answers follow MediaWiki's published forms: `list=categorymembers` with cont
 redirects of `/w/rest.php`, thumbnails below `/wikipedia/commons/thumb/`.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections import Counter

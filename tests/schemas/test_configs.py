@@ -1,7 +1,5 @@
 """Overrides and round trips of configurations."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from enum import StrEnum

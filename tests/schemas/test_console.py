@@ -1,7 +1,5 @@
 """Progress: in place on a terminal, every ten seconds elsewhere; a caller in this process hears every line."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

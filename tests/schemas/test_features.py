@@ -1,7 +1,5 @@
 """Feature columns: every storage and kind reads back, and a storage loses no more than its arithmetic allows."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import asdict

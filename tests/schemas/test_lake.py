@@ -1,7 +1,5 @@
 """Folders, versions and the latest pointer on a real file system."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A lease is held by one process at a time, on a file system and on S3, and is free when its holder is gone."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Manifests: round trip, verification of every byte, differences."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

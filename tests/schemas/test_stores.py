@@ -1,7 +1,5 @@
 """Stores behind URIs: what they are opened with, what is refused, what is written only where nothing else was."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Schemas as the contract: rows are cast to them, files are checked against them."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 

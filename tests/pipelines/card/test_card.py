@@ -1,7 +1,5 @@
 """The card says what the manifest says, in YAML that Hugging Face reads and words that people read."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from pathlib import Path

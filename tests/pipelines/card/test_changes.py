@@ -1,7 +1,5 @@
 """What changed between two versions: documents in and out, the reasons their failure rows give, and the Markdown."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -1,7 +1,5 @@
 """croissant.json has every part with its hash, and a field for every column; mlcroissant accepts and reads it."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -3,8 +3,6 @@
 Failures by host.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

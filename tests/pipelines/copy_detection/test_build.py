@@ -1,7 +1,5 @@
 """A build finds crops and frames that hashes miss."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

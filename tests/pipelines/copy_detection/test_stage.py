@@ -1,7 +1,5 @@
 """The stage in Beam, in one cell and in many, against a comparison of all images with all."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Near vectors are those that a plain loop finds; cells miss few of them, the same ones on every machine."""
 
-from __future__ import annotations
-
 import hashlib
 import tracemalloc
 from dataclasses import replace

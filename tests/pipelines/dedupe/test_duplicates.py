@@ -1,7 +1,5 @@
 """Which occurrences are duplicates, of what, and which documents go: against a comparison of all with all."""
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Filters of SPEC 2 on drafts and documents, and what becomes of images that could not be had."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """One version, built from documents that have everything a format must carry, or have none of it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

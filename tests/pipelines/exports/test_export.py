@@ -1,7 +1,5 @@
 """Documents leave in every format, twice with the same bytes, and the readers of those projects read them."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

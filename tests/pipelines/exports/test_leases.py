@@ -1,7 +1,5 @@
 """What writes a version holds its data set, so that nothing is deleted from the lake meanwhile."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 What two versions share is what sets of their keys have in common.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What leaves in a format comes back as the same documents, by one command."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

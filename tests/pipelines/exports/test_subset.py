@@ -1,7 +1,5 @@
 """A subset is a version like any other, within a larger one, with the rows of its parent unchanged."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from typing import Any

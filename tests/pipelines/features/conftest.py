@@ -1,7 +1,5 @@
 """Extractors of mean colours and word lengths: real and cheap, so that tests can count what they are asked for."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections import Counter

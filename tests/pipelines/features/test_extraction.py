@@ -3,8 +3,6 @@
 Builds on one lake compute only what is missing, whichever extractors, images and storage they want.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

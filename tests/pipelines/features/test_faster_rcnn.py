@@ -1,7 +1,5 @@
 """Regions of Faster R-CNN against torchvision's own detections, with random weights and small heads."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Given regions are found by image id or file name, and made of each form that they are published in by the example."""
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """What `multilink link` extracts: vectors, and regions for a model that reads them; a bad picture leaves."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

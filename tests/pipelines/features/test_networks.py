@@ -1,7 +1,5 @@
 """Vectors, classes and grids of convolutional networks, against the published networks run by hand."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

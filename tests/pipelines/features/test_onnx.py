@@ -1,7 +1,5 @@
 """Networks of a user's own: small real ones, built and run, against the same arithmetic in numpy."""
 
-from __future__ import annotations
-
 import io
 import json
 import traceback

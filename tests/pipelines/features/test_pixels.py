@@ -5,8 +5,6 @@ ONNX Runtime reports its use to its maker, from its import on, unless it is told
 Which regions are kept; values come back from packs as they were; what no storage can hold is rejected.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

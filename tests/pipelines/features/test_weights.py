@@ -1,7 +1,5 @@
 """Weight files: their form, their digests, and one fetch from a real server."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A lake that was built from the recorded web, with features, and what can be asked of its bytes."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

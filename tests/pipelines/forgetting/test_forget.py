@@ -1,7 +1,5 @@
 """What is forgotten is nowhere in the lake's bytes, what is not is as it was, and a kill in between does no harm."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the ledger knows of what is named: each build has its own addresses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

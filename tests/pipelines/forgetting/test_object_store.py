@@ -1,7 +1,5 @@
 """A lake on S3 forgets as one on a file system does."""
 
-from __future__ import annotations
-
 import pytest
 from lake_bytes import bytes_of, rows_of
 

@@ -1,7 +1,5 @@
 """Who made a picture and who may use it, as its file says: XMP, IPTC, EXIF, and signed claims of C2PA."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import json

@@ -1,7 +1,5 @@
 """Each filter measures what it says and leaves out what is beyond its threshold."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 What is spilled comes back: chunks in order, records grouped and sorted, and no file stays behind.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import signal

@@ -1,7 +1,5 @@
 """The code that names a version: the modules that its build reaches, and no other."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

@@ -5,8 +5,6 @@ Of each reason its commonest message is found, whatever the order and the parts.
 Parts are written a row group at a time, with the size and digest that the manifest lists.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """A local file that is not UTF-8 has a failure row, or is refused in a line: no word of it is damaged silently."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

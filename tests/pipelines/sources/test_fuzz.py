@@ -5,8 +5,6 @@ mutated in turn. Pages, the answers of APIs and dumps are mutated alike and go t
 them. Seeded: a mutant that fails fails again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import gzip

@@ -1,7 +1,5 @@
 """Pages as sites write them: which pictures they have and where, and in which character set they are."""
 
-from __future__ import annotations
-
 import codecs
 
 import pytest

@@ -1,7 +1,5 @@
 """What a setting may name, and what is found there."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

@@ -3,8 +3,6 @@
 Records go as far as settled documents, without Beam; every document and row must have a digest.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

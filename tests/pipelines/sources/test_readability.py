@@ -1,7 +1,5 @@
 """The reader of HTML beside mozilla/readability, on the pages of its own tests (READABILITY_PAGES: test/test-pages)."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

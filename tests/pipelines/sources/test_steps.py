@@ -1,7 +1,5 @@
 """Any source gives its documents by the steps that it says it has; no failure of any step names what is taken down."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterable, Iterator, Sequence

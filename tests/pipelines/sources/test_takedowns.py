@@ -1,7 +1,5 @@
 """A takedown list is read line by line, says which line is wrong, and matches what it names."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Splits and shards are functions of the id: stable, in proportion, never empty where they need not be.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A scripted web server on loopback, and clients that may reach it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

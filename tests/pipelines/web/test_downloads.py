@@ -1,7 +1,5 @@
 """Files of any size over a real server: what was interrupted goes on, what changed starts anew, what is there stays."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable

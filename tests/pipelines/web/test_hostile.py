@@ -4,8 +4,6 @@ The bytes come from a real server. Their decoding alone is in tests/schemas/test
 files of their own here.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

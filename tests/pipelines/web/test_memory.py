@@ -1,7 +1,5 @@
 """What is asked for again, and when: the store answers for the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Many requests over many hosts, on real sockets: every one has its outcome, and no host holds up the others."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

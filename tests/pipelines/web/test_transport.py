@@ -1,7 +1,5 @@
 """One request over real sockets: which connections are kept, and that nothing a host sends is more than a failure."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time
