@@ -18,7 +18,7 @@ import numpy as np
 
 from multilink.links import Links, Picture, picture_bytes
 from newsroom.search.reader import DocumentReader
-from orchestration.inference.documents import own_documents
+from orchestration.inference.documents import opened, own_documents
 from pipelines.config import recipe
 from pipelines.embedded import on_web
 from pipelines.sources.datasets.documents import read_row
@@ -33,7 +33,6 @@ from schemas.project import setting
 from training.data.ragged import Floats
 from training.linking.fitting import fitted
 from training.linking.links import DEFAULT_OPTIONS, LinkedDocument, LinkOptions
-from training.mlflow.loading import open_model
 
 
 class Model:
@@ -60,7 +59,7 @@ class Model:
         settings: Sequence[str] = (),
         options: LinkOptions = DEFAULT_OPTIONS,
     ) -> None:
-        loaded = open_model(address, tracking_uri or setting("tracking_uri") or None)
+        loaded = opened(address, tracking_uri or setting("tracking_uri") or None)
         self.uri = loaded.uri
         self._linker = loaded.linker(options)
         self._scratch = tempfile.TemporaryDirectory(prefix="multilink-model-")

@@ -246,7 +246,7 @@ def index(
 ) -> "BuiltIndex":
     """Make the pictures of a data set version, or of an archive that is built first, searchable by a model."""
     from newsroom.archive.build import build_index
-    from training.mlflow.loading import open_model
+    from training.mlflow.loading import open_model, write_model
     from training.promotions.keys import accepts_index, sign_index
     from training.workflows.workers import by_workers
 
@@ -262,7 +262,7 @@ def index(
             dataset,
             uri=loaded.uri,
             name=loaded.index_name,
-            save=loaded.write,
+            save=partial(write_model, loaded),
             sign=sign_index,
             accepts=accepts_index,
             say=say,

@@ -13,8 +13,9 @@ from pipelines.sources.source import Outcomes, image_root
 from schemas.console import Say
 from schemas.lake import Folder, Lake
 from schemas.overrides import override
+from training.evaluation.models import CLASS_NAMES
 from training.linking.links import DEFAULT_OPTIONS, LinkOptions
-from training.mlflow.loading import open_model
+from training.promotions.loaded import LoadedModel, class_names
 from training.workflows.link import LinkSummary, run_link
 
 
@@ -45,13 +46,25 @@ def link_file(
         UsageError: the model is not there, reads features that no extractor here makes, or cannot link with these
             options.
     """
-    loaded = open_model(model, tracking)
+    loaded = opened(model, tracking)
     say(f"linking {source} with {loaded.uri}")
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:
         config, records = own_documents(source, settings, Folder(scratch), say=say)
         reader = DocumentReader(loaded.model.card, config, Folder(scratch), with_pictures=page is not None)
         documents = reader.read(records, files=image_root(config.source))
         return run_link(loaded=loaded, documents=documents, output=output, options=options, page=page, say=say)
+
+
+def opened(address: str, tracking: str | None) -> LoadedModel:
+    """Return the model at an address; raises as `training.mlflow.loading.open_model` does.
+
+    MLflow, a fifth of the time that `link` needs to begin, is imported where a registry may be asked.
+    """
+    if address == CLASS_NAMES:
+        return class_names()
+    from training.mlflow.loading import open_model
+
+    return open_model(address, tracking)
 
 
 def own_documents(source: str, settings: Sequence[str], scratch: Folder, *, say: Say) -> tuple[BuildConfig, Outcomes]:

@@ -51,10 +51,11 @@ from training.loop.context import choose_device
 from training.metrics.intervals import Interval
 from training.metrics.preference import Preference
 from training.mlflow.gate import Contest, Decision, contest_of, decide, refuse
-from training.mlflow.loading import LoadedModel, load_version
+from training.mlflow.loading import load_version
 from training.mlflow.policy import By, Guard, Measure, Policy
 from training.mlflow.registry import DATASET_DIGEST_TAG, registered
 from training.model import ModelCard
+from training.promotions.loaded import LoadedModel
 from training.promotions.proof import (
     CALIBRATION,
     CALIBRATION_FILE,

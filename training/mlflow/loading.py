@@ -6,9 +6,8 @@ promotion's, where there is one, and with the registry's; the model is made of w
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -20,69 +19,20 @@ from mlflow.models import Model
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
 from schemas.links import MODEL, IndexManifest
-from training.evaluation.models import CLASS_NAMES, class_names_model
-from training.linking.links import DEFAULT_OPTIONS, Linker, LinkOptions
+from training.evaluation.models import CLASS_NAMES
 from training.loop.context import choose_device
-from training.metrics.calibration import FILE_NAME, Calibration, read_calibration
+from training.metrics.calibration import FILE_NAME, read_calibration
 from training.mlflow.registry import champion_of_dataset, find_version, registered, versions
 from training.mlflow.runs import connect, fetch_files
 from training.mlflow.stored import FORMS, OF_RUN, is_missing, registered_name, tracking_uri
 from training.model import LinkModel, check_files, file_digests, folder_digest
 from training.promotions.keys import check_made
+from training.promotions.loaded import LoadedModel, class_names
 from training.promotions.proof import ADDRESS_FILE, CHANGING, Use, check_use, keys_of, verifies_all
 from training.promotions.record import CHAMPION, MODEL_DIGEST_TAG, ModelVersion, read_record
 
 Find = Callable[[str], tuple[str, str] | None]
 MLMODEL = "MLmodel"  # file of a logged model that names its parts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedModel:
-    """A model and where it is from.
-
-    Attributes:
-        model: both towers.
-        uri: its address, an alias resolved to the version it stood for.
-        version: of the registry; None for a folder.
-        calibration: of its evaluation on the data it was trained on; None before that.
-        files: of a version: path -> SHA-256, but for those that change later (`training.promotions.proof`).
-    """
-
-    model: LinkModel
-    uri: str
-    version: ModelVersion | None = None
-    calibration: Calibration | None = None
-    files: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def digest(self) -> str:
-        """Return what is the same of two models with the same files; of one that is not registered its address."""
-        return (self.version and self.version.digest) or self.uri
-
-    @property
-    def calibration_digest(self) -> str:
-        """Return the digest of its calibration; empty: it has none."""
-        return "" if self.calibration is None else self.calibration.digest
-
-    @property
-    def index_name(self) -> str:
-        """Return the name under which the model's indexes lie: of the registry, else of its weights."""
-        if self.version is not None:
-            return f"{self.version.name}-{self.version.version}"
-        return f"model-{self.model.digest()[:12]}"
-
-    def write(self, folder: Path) -> None:
-        """Write the model's files as they were registered, whatever code has written them: their digest is the same."""
-        if self.version is None:
-            self.model.save(folder)
-            return
-        with download(self.uri) as source:
-            check_files(source, self.version.digest or None)
-            shutil.copytree(source, folder, dirs_exist_ok=True)
-
-    def linker(self, options: LinkOptions = DEFAULT_OPTIONS) -> Linker:
-        """Return what links with the model: by its own calibration, where the options have none; raises as `Linker`."""
-        return Linker(model=self.model, uri=self.uri, options=options.calibrated(self.calibration))
 
 
 def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> mlflow.MlflowClient:
@@ -122,7 +72,7 @@ def load(address: str, client: mlflow.MlflowClient | None, *, is_used: bool = Fa
         GateError: it was trained on what was taken out of its lake too long ago.
     """
     if address == CLASS_NAMES:
-        return LoadedModel(model=class_names_model(), uri=CLASS_NAMES)
+        return class_names()
     if ":/" not in address and Path(address).is_dir():
         if is_used:
             check_address(address)
@@ -295,6 +245,16 @@ def _read(folder: Path, uri: str, use: Use | None = None) -> LoadedModel:
         calibration=calibration,
         files=files,
     )
+
+
+def write_model(loaded: LoadedModel, folder: Path) -> None:
+    """Write a model's files as they were registered, whatever code has written them: their digest is the same."""
+    if loaded.version is None:
+        loaded.model.save(folder)
+        return
+    with download(loaded.uri) as source:
+        check_files(source, loaded.version.digest or None)
+        shutil.copytree(source, folder, dirs_exist_ok=True)
 
 
 def version_files(root: Path) -> dict[str, str]:

@@ -20,10 +20,11 @@ from training.metrics.preference import Preference
 from training.mlflow.champions import align, append, check_signer, record_of
 from training.mlflow.gate import Check, Decision, refuse
 from training.mlflow.judging import evidence_of, find_judging_data, gate_split, judge
-from training.mlflow.loading import LoadedModel, load_version
+from training.mlflow.loading import load_version
 from training.mlflow.policy import STANDARD_POLICY, Policy
 from training.mlflow.runs import CHOSEN_TAG, COPIED_TAG, PARENT_TAG
 from training.promotions.keys import own_signer
+from training.promotions.loaded import LoadedModel
 from training.promotions.proof import CALIBRATION, FILES
 from training.promotions.record import (
     APPROVED,

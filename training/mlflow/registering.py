@@ -35,7 +35,7 @@ from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
 from training.linking import rows
 from training.metrics.calibration import FILE_NAME, Calibration
 from training.metrics.links import ScoreKind
-from training.mlflow.loading import LoadedModel, load_version
+from training.mlflow.loading import load_version
 from training.mlflow.registry import (
     DATASET_DIGEST_TAG,
     challenge,
@@ -46,6 +46,7 @@ from training.mlflow.registry import (
 )
 from training.mlflow.stored import model_name
 from training.model import LinkModel, folder_digest
+from training.promotions.loaded import LoadedModel
 from training.promotions.record import MODEL_DIGEST_TAG, TAINTED, VERSION_TAG, ModelVersion
 
 CARD_FILE = "model_card.md"

@@ -31,11 +31,12 @@ from training.evaluation.evaluate import (
 from training.evaluation.judge import CALIBRATION, Judged, judge_model
 from training.evaluation.score_files import evaluate_scores
 from training.metrics.scores import Score
-from training.mlflow.loading import LoadedModel, load, open_registry
+from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import count_look
 from training.mlflow.registering import attach, load_nostruct, record_evaluation, write_card
 from training.mlflow.runs import training_curve
 from training.mlflow.tracked_training import TrainSummary
+from training.promotions.loaded import LoadedModel
 from training.report.evaluation import next_lines, outcome_lines, report_page
 from training.report.examples import example_groups
 from training.report.pages import write_page

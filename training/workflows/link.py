@@ -27,7 +27,7 @@ from training.linking.links import DEFAULT_OPTIONS, LinkedDocument, Linker, Link
 from training.linking.relinked import Agreement, caution_line, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
-from training.mlflow.loading import LoadedModel
+from training.promotions.loaded import LoadedModel
 from training.report.examples import ExampleDocument, sureness_of
 from training.report.pages import own_documents_page, write_page
 

@@ -40,9 +40,10 @@ from training.evaluation.studies import (
     compare_models,
     transfer_cells,
 )
-from training.mlflow.loading import LoadedModel, load, open_registry
+from training.mlflow.loading import load, open_registry
 from training.mlflow.runs import SHOWN, TrackedRun, finishing, open_tracking, parent_run, set_parent
 from training.mlflow.tracked_training import run_train
+from training.promotions.loaded import LoadedModel
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 from training.report.pages import sweep_page

@@ -121,3 +121,11 @@ def test_every_file_of_the_commands_is_in_the_tree() -> None:
     files = {path.stem for path in COMMANDS.glob("*.py")} - {"options", "__init__"}
     paths = {f"{group} {name}".strip() for group, names in TREE.items() for name in names}
     assert {where_is(path)[0] for path in paths} == files
+
+
+def test_linking_by_class_names_needs_no_mlflow() -> None:
+    program = (
+        "import sys, multilink.models; multilink.models.opened('class-names', None); print('mlflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]

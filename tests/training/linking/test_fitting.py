@@ -21,8 +21,8 @@ from training.linking.fitting import fit_steps, fitted
 from training.linking.links import CHOSEN_HERE, LinkedDocument, LinkOptions
 from training.metrics.calibration import fit_calibration, observe
 from training.metrics.links import score_documents
-from training.mlflow.loading import LoadedModel
 from training.model import LinkModel
+from training.promotions.loaded import LoadedModel
 from training.recipes import recipe
 from training.shards import embed_split
 from training.workflows.link import run_link, run_link_version

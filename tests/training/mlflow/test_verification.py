@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from training.mlflow import judging
 from training.mlflow.champions import adopt, align, append, record_of, relocate_lake, taint
 from training.mlflow.gate import Decision
 from training.mlflow.judging import verify_champion
-from training.mlflow.loading import load_logged, open_model
+from training.mlflow.loading import load_logged, open_model, write_model
 from training.mlflow.policy import Guard, Minimum, Policy
 from training.mlflow.promotion import approve, promote, rollback
 from training.mlflow.registering import register
@@ -501,7 +502,13 @@ def test_an_index_of_a_champion_holds_the_files_that_were_promoted(
     monkeypatch.setattr(LinkModel, "save", otherwise)
     lake, about = Lake.at(str(signing.lake)), {"uri": loaded.uri, "name": loaded.index_name, "say": print}
     built = build_index(
-        loaded.model, lake, "synthetic", save=loaded.write, sign=sign_index, accepts=accepts_index, **about
+        loaded.model,
+        lake,
+        "synthetic",
+        save=partial(write_model, loaded),
+        sign=sign_index,
+        accepts=accepts_index,
+        **about,
     )
     Archive(built.folder.uri).__exit__()
 
