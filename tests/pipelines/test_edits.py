@@ -4,19 +4,17 @@ The expected documents are made by hand: `without` counts positions one by one.
 """
 
 import hashlib
-import io
 import json
 import shutil
 from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from builds import PLAIN, build_of, quiet
-from PIL import Image
+from picture_files import file_of, noise
 
 from pipelines.card.card import count_rights
 from pipelines.exports.subset import Selection, write_subset
@@ -39,11 +37,8 @@ TEXTS = (
 
 def picture(name: str) -> bytes:
     """Return a picture; those whose names begin with s are small."""
-    stream = io.BytesIO()
-    shape = (30, 40, 3) if name.startswith("s") else (90, 120, 3)
-    pixels = np.random.default_rng(sum(map(ord, name))).integers(0, 255, shape, dtype=np.uint8)
-    Image.fromarray(pixels).save(stream, "PNG")
-    return stream.getvalue()
+    width, height = (40, 30) if name.startswith("s") else (120, 90)
+    return file_of(noise(width, height, sum(map(ord, name))))
 
 
 def document(number: int, names: Sequence[str]) -> Document:

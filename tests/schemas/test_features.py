@@ -134,8 +134,7 @@ def test_regions_read_back() -> None:
     ]
     column = pa.array(rows, REGIONS.type)
     found = column_to_regions(through_parquet(column))
-    assert found.offsets.tolist() == [0, 2, 2, 3]
-    assert found.labels == ["dog", "traffic light", "dog"]
+    assert (found.offsets.tolist(), found.labels) == ([0, 2, 2, 3], ["dog", "traffic light", "dog"])
     assert found.labels[0] is found.labels[2]
     assert found.boxes.tolist() == [[0, 0, 1, 1], [0.5, 0, 1, 1], [0.75, 0, 1, 1]]
     assert (found.scores.tolist(), found.vectors.tolist()) == ([0.5, 0.25, 1], [[0, 1], [2, 3], [4, 5]])
@@ -174,9 +173,7 @@ COLUMNS = (
 def test_columns_have_names_meanings_and_units() -> None:
     schema = image_schema(COLUMNS)
     assert schema.names[-3:] == ["regions.detector", "features.net", "classes.net-classes"]
-    for name in schema.names[-3:]:
-        assert schema.field(name).metadata[MEANING]
-        assert not schema.field(name).nullable
+    assert not [field.name for field in list(schema)[-3:] if field.nullable or not field.metadata[MEANING]]
     assert schema.field("features.net").metadata[UNIT] == b"a value is scale x integer"
     box = schema.field("regions.detector").type.value_type.field("box")
     assert box.metadata == {MEANING: b"left, top, right, bottom", UNIT: b"share of width, height"}

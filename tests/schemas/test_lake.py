@@ -21,9 +21,7 @@ def test_a_written_file_reads_back_and_leaves_no_temporary(tmp_path: Path) -> No
 
 def test_an_absent_folder_is_empty(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path / "none"))
-    assert folder.names() == []
-    assert list(folder.files()) == []
-    assert not folder.exists("x")
+    assert (folder.names(), [*folder.files()], folder.exists("x")) == ([], [], False)
     folder.remove()
     folder.delete("x")
     with pytest.raises(FileNotFoundError):
@@ -43,8 +41,7 @@ def test_a_version_without_manifest_does_not_exist(tmp_path: Path) -> None:
     lake.dataset("diy", "v1").write("manifest.json", b"{}")
     lake.dataset("diy", "v2").write("manifest.json", b"{}")
     lake.point_latest("diy", "v1")
-    assert lake.find("diy") == ("diy", "v1")
-    assert lake.find("diy@v2") == ("diy", "v2")
+    assert (lake.find("diy"), lake.find("diy@v2")) == (("diy", "v1"), ("diy", "v2"))
     assert lake.dataset_names() == ["diy"]
 
 

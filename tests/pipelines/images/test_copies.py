@@ -1,10 +1,9 @@
 """Copies of pictures: their size, what of the original they show, and that their bytes are the same everywhere."""
 
-import io
-
 import numpy as np
 import pytest
 from cykooz_resizer import CpuExtensions, Resizer
+from picture_files import file_of, noise
 from PIL import Image
 
 from pipelines.images import inspect
@@ -18,10 +17,6 @@ def decode(data: bytes) -> Image.Image:
 
 def red(width: int, height: int) -> Image.Image:
     return Image.new("RGB", (width, height), (255, 0, 0))
-
-
-def noise(width: int, height: int) -> Image.Image:
-    return Image.fromarray(np.random.default_rng(width).integers(0, 256, (height, width, 3), np.uint8))
 
 
 @pytest.mark.parametrize(
@@ -41,12 +36,8 @@ def test_the_shorter_side_of_the_copy_is_256(size: tuple[int, int], stored: tupl
 
 
 def test_a_copy_has_no_comment_of_its_original() -> None:
-    stream = io.BytesIO()
-    red(300, 400).save(stream, "JPEG", comment=b"taken by nobody")
-    plain = io.BytesIO()
-    red(300, 400).save(plain, "JPEG")
-    jpeg = encode_jpeg(decode(stream.getvalue()))
-    assert b"nobody" in stream.getvalue() and jpeg == encode_jpeg(decode(plain.getvalue()))
+    plain, told = (file_of(red(300, 400), "JPEG", **said) for said in ({}, {"comment": b"taken by nobody"}))
+    assert b"nobody" in told and encode_jpeg(decode(told)) == encode_jpeg(decode(plain))
 
 
 def test_of_a_strip_the_middle_is_kept() -> None:

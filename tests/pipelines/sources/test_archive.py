@@ -1,23 +1,22 @@
 """A picture archive: its records, its folder, and what of both is in the lake."""
 
-import io
 import json
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from builds import build_of, by_source
 from candidates import uris_of
+from picture_files import file_of, smooth
 from PIL import Image
 from shared_pictures import SEVERAL, check_reading
 
 from pipelines.sources.datasets.news import ArchiveSource, NewsSource
-from pipelines.sources.records import CandidateDocument
+from pipelines.sources.records import CandidateDocument, CandidateImage
 from schemas.documents import image_schema
 from schemas.errors import UsageError
-from schemas.failures import Failure, Reason
+from schemas.failures import Reason
 from schemas.lake import Lake
 from schemas.metadata import Metadata
 from schemas.tables import check_schema
@@ -25,10 +24,7 @@ from schemas.tables import check_schema
 
 def picture(path: Path, seed: int, **options: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    coarse = np.random.default_rng(seed).integers(0, 256, (6, 9, 3), np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(coarse).resize((300, 200)).save(stream, "JPEG", **options)
-    path.write_bytes(stream.getvalue())
+    path.write_bytes(file_of(smooth(300, 200, seed), "JPEG", **options))
 
 
 def copyright_of(text: str) -> Image.Exif:
@@ -46,28 +42,26 @@ def test_a_record_is_a_picture_with_what_is_said_of_it(tmp_path: Path) -> None:
     said = {"title": " A\nboat ", "date": "20210715", "keywords": ["x", "x", " "], "credit": None, "other": 1}
     path = lines(tmp_path / "a.jsonl", {"id": 7, "image": "b.jpg", "licence": "CC0-1.0", **said})
     (found,) = ArchiveSource(archive=path).read()
-    assert isinstance(found, CandidateDocument)
-    assert (found.id, uris_of(found), found.sentences, found.links) == ("7", ("b.jpg",), (), None)
-    assert found.images[0].licence == "CC0-1.0"
-    assert found.images[0].metadata == Metadata(title="A boat", date="2021-07-15", keywords=("x",))
+    about = Metadata(title="A boat", date="2021-07-15", keywords=("x",))
+    assert (found.id, found.sentences, found.links) == ("7", (), None)
+    assert found.images == (CandidateImage("b.jpg", licence="CC0-1.0", metadata=about),)
 
 
 @pytest.mark.parametrize("record", [{"id": "a"}, {"image": "a.jpg"}])
 def test_a_record_without_its_fields_is_a_failure(tmp_path: Path, record: object) -> None:
     (found,) = ArchiveSource(archive=lines(tmp_path / "a.jsonl", record)).read()
-    assert isinstance(found, Failure) and found.reason is Reason.MISSING_FIELD
+    assert found.reason is Reason.MISSING_FIELD
 
 
 @pytest.mark.parametrize("about", [{"date": "last summer"}, {"keywords": "boat"}, {"title": 3}])
 def test_a_description_that_is_broken_costs_no_picture(tmp_path: Path, about: dict[str, object]) -> None:
     record = {"id": "a", "image": "a.jpg"}
-    picture, failure = ArchiveSource(archive=lines(tmp_path / "a.jsonl", record | about)).read()
-    assert isinstance(picture, CandidateDocument) and picture.images[0].metadata is None
-    assert isinstance(failure, Failure) and (failure.record_id, failure.reason) == ("a", Reason.BROKEN_RECORD)
+    archive = lines(tmp_path / "a.jsonl", record | about)
     articles = lines(tmp_path / "b.jsonl", {**record, "caption": "A boat.", "picture": about})
-    article, failure = NewsSource(articles=articles).read()
-    assert isinstance(article, CandidateDocument) and article.images[0].metadata is None
-    assert isinstance(failure, Failure) and (failure.record_id, failure.reason) == ("a", Reason.BROKEN_RECORD)
+    for source in (ArchiveSource(archive=archive), NewsSource(articles=articles)):
+        picture, failure = source.read()
+        assert picture.images[0].metadata is None
+        assert (failure.record_id, failure.reason) == ("a", Reason.BROKEN_RECORD)
 
 
 def test_a_folder_gives_every_picture_in_it(tmp_path: Path) -> None:

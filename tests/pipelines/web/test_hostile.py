@@ -5,7 +5,6 @@ files of their own here.
 """
 
 import gzip
-import io
 import json
 import struct
 import subprocess
@@ -17,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from picture_files import file_of
 from PIL import Image as Pixels
 
 import pipelines
 from pipelines.images.inspect import PackedImage, copy_packs
 from pipelines.images.obtain import ImageAccess, obtain_images
-from pipelines.packs import PackFolder
 from pipelines.settings import FingerprintName, HttpConfig, ImagesConfig
 from pipelines.web.addresses import AddressBook
 from pipelines.web.requests import FetchFailed, parse_target
@@ -51,20 +50,6 @@ def png(width: int, height: int, *, depth: int = 8, colour: int = 2, before: byt
     return head + chunk(b"IDAT", body) + chunk(b"IEND", b"")
 
 
-def file_of(image: Pixels.Image, kind: str, **options: object) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, kind, **options)
-    return stream.getvalue()
-
-
-def red(width: int = 40, height: int = 30) -> Pixels.Image:
-    return Pixels.new("RGB", (width, height), (255, 0, 0))
-
-
-def copies_of(tmp_path: Path) -> PackFolder:
-    return copy_packs(Lake.at(str(tmp_path / "lake")), ImagesConfig(), FingerprintName.PHASH)
-
-
 @pytest.fixture
 def obtain(tmp_path: Path, web) -> Callable[..., Image | Failure]:
     """`obtain(path, **settings)`: what becomes of the image at a path of the server."""
@@ -75,7 +60,7 @@ def obtain(tmp_path: Path, web) -> Callable[..., Image | Failure]:
         access = ImageAccess(
             http=http,
             raw=Folder(str(tmp_path / "raw")),
-            copies=copies_of(tmp_path),
+            copies=copy_packs(Lake.at(str(tmp_path / "lake")), ImagesConfig(), FingerprintName.PHASH),
             files="",
             config=ImagesConfig(),
             fingerprint=FingerprintName.PHASH,
@@ -92,7 +77,7 @@ def reason_of(outcome: Image | Failure) -> Reason:
     return outcome.reason
 
 
-JPEG = file_of(red(), "JPEG")
+JPEG = file_of(Pixels.new("RGB", (40, 30), "red"), "JPEG")
 BODIES: dict[str, tuple[bytes, Reason]] = {
     "text bomb": (png(40, 30, before=chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(5_000_000), 9))),
         Reason.CORRUPT_IMAGE),
