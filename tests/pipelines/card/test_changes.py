@@ -1,7 +1,5 @@
 """What changed between two versions: documents in and out, the reasons their failure rows give, and the Markdown."""
 
-import hashlib
-import io
 import os
 import tracemalloc
 from collections.abc import Mapping, Sequence
@@ -9,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import lakes
-import pyarrow.parquet as pq
 import pytest
 
 from pipelines.card.changes import NOT_IN_SOURCE, Changes, DocumentChange, as_markdown, changes_between, version_before
+from pipelines.shards.writing import write_rows
 from schemas.documents import Sentence, Split
 from schemas.errors import IntegrityError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import MANIFEST, Lake
-from schemas.manifest import FileEntry, read_manifest
-from schemas.tables import row_of, to_table
+from schemas.manifest import read_manifest
+from schemas.tables import row_of
 
 
 def write(
@@ -37,11 +35,7 @@ def write(
     }
     lake: Lake = lakes.write_lake(root, chosen, shards=2, version=version)
     manifest, folder = read_manifest(lake, f"synthetic@{version}")
-    buffer = io.BytesIO()
-    pq.write_table(to_table(map(row_of, failures), FAILURE_SCHEMA), buffer)
-    data, path = buffer.getvalue(), "failures/part-00000-of-00001.parquet"
-    folder.write(path, data)
-    entry = FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=len(failures))
+    entry = write_rows(folder, "failures/part-00000-of-00001.parquet", [*map(row_of, failures)], FAILURE_SCHEMA)
     folder.write(MANIFEST, replace(manifest, files=(*manifest.files, entry)).to_json().encode())
     return lake
 
@@ -112,16 +106,13 @@ def test_markdown_is_bounded() -> None:
 
 def test_the_version_before_is_the_one_made_before(lake: Lake) -> None:
     for second, version in enumerate(("v2", "v1")):  # made in this order
-        path = lake.dataset("synthetic", version).local
-        assert path is not None
-        os.utime(path / MANIFEST, (1_000 + second, 1_000 + second))
+        os.utime(lake.dataset("synthetic", version).local / MANIFEST, (1_000 + second, 1_000 + second))
     assert version_before(lake, "synthetic", "v1") == "v2"
     assert version_before(lake, "synthetic", "v2") is None
 
 
 def test_a_damaged_part_is_said(lake: Lake) -> None:
-    folder = lake.dataset("synthetic", "v2")
-    folder.write("documents/train/part-00000-of-00002.parquet", b"PAR1")
+    lake.dataset("synthetic", "v2").write("documents/train/part-00000-of-00002.parquet", b"PAR1")
     with pytest.raises(IntegrityError, match="damaged"):
         changes_between(lake, "synthetic", "v1", "v2")
 

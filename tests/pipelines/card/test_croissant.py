@@ -1,14 +1,12 @@
 """croissant.json has every part with its hash, and a field for every column; mlcroissant accepts and reads it."""
 
-import dataclasses
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from picture_files import file_of, noise
 
 from pipelines.card.croissant import croissant
 from pipelines.shards.writing import write_rows
@@ -25,9 +23,14 @@ FAILURES = FileEntry(path=f"failures/{PART}", bytes=5, sha256="f" * 64, rows=1)
 CARD = FileEntry(path="README.md", bytes=5, sha256="c" * 64, rows=0)
 
 
-FEATURES = {
-    "images": (FeatureColumn(name="resnet152", dimensions=2048),),
-    "documents": (FeatureColumn(name="use-multilingual", dimensions=512),),
+EVERY_KIND = {
+    "images": (
+        FeatureColumn(name="likely", kind=FeatureKind.CLASSES, dimensions=0),
+        FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=4),
+        FeatureColumn(name="net", dimensions=4),
+        FeatureColumn(name="small", dimensions=4, storage=Storage.INT8),
+    ),
+    "documents": (FeatureColumn(name="use", dimensions=3),),
 }
 
 
@@ -39,7 +42,7 @@ def make_manifest(*files: FileEntry) -> Manifest:
         splits={},
         failures={},
         stages={},
-        features=FEATURES,
+        features=EVERY_KIND,
         config={},
         inputs={},
         schema_versions={},
@@ -50,17 +53,27 @@ def describe(*files: FileEntry) -> Any:
     return json.loads(croissant(make_manifest(*files)))
 
 
-def field(description: Any, record_set: str, name: str) -> Any:
+def fields(description: Any, record_set: str) -> dict[str, Any]:
+    """Return the fields of a record set by their names."""
     (records,) = (item for item in description["recordSet"] if item["@id"] == record_set)
-    (found,) = (item for item in records["field"] if item["@id"] == f"{record_set}/{name}")
-    return found
+    return {item["@id"].removeprefix(f"{record_set}/"): item for item in records["field"]}
+
+
+def shape(field: Any) -> Any:
+    """Return the type of a field, or those of its parts; in a list where it repeats."""
+    parts = {part["@id"].rpartition("/")[2]: shape(part) for part in field.get("subField", ())}
+    found = parts or field["dataType"]
+    return [found] if field.get("repeated") else found
 
 
 def test_the_data_set_conforms_and_is_named() -> None:
     description = describe(DOCUMENTS, IMAGES)
-    assert description["@type"] == "sc:Dataset"
-    assert description["conformsTo"] == "http://mlcommons.org/croissant/1.0"
-    assert (description["name"], description["version"]) == ("news", "1.0.0+00000000000000e5")
+    assert {name: description[name] for name in ("@type", "conformsTo", "name", "version")} == {
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": "news",
+        "version": "1.0.0+00000000000000e5",
+    }
 
 
 def test_each_part_is_a_file_with_its_hash_and_each_table_a_set() -> None:
@@ -76,89 +89,36 @@ def test_each_part_is_a_file_with_its_hash_and_each_table_a_set() -> None:
         "sha256": "d" * 64,
     }
     assert distribution[3]["includes"] == "images/*/*.parquet"
+    nothing = describe(FAILURES)
+    assert (nothing["distribution"], nothing["recordSet"]) == ([], [])
 
 
-def test_every_column_is_a_field_and_images_take_their_split_from_the_path() -> None:
+def test_every_column_is_a_field_of_its_type() -> None:
+    """Lists repeat, structs have parts, and images take their split from the path."""
     description = describe(DOCUMENTS, IMAGES)
-    names = {records["@id"]: [item["@id"] for item in records["field"]] for records in description["recordSet"]}
-    documents, images = document_schema(FEATURES["documents"]).names, image_schema(FEATURES["images"]).names
-    assert names == {
-        "documents": [f"documents/{name}" for name in documents],
-        "images": [*(f"images/{name}" for name in images), "images/split"],
-    }
-    assert field(description, "images", "split")["source"] == {
-        "fileSet": {"@id": "images-parts"},
-        "extract": {"fileProperty": "fullpath"},
-        "transform": {"regex": "images/([^/]+)/.+"},
-    }
-
-
-def test_fields_have_the_types_of_their_columns() -> None:
-    description = describe(DOCUMENTS, IMAGES)
-    types = {
-        name: field(description, "images", name)["dataType"]
-        for name in ("hash", "width", "is_flat", "jpeg", "features.resnet152")
-    }
-    assert types == {
+    documents, images = fields(description, "documents"), fields(description, "images")
+    assert list(documents) == document_schema(EVERY_KIND["documents"]).names
+    assert list(images) == [*image_schema(EVERY_KIND["images"]).names, "split"]
+    expected = {
         "hash": "sc:Text",
         "width": "sc:Integer",
         "is_flat": "sc:Boolean",
         "jpeg": "sc:ImageObject",
-        "features.resnet152": "sc:Float",
+        "features.net": ["sc:Float"],
+        "features.small": {"scale": "sc:Float", "values": ["sc:Integer"]},
+        "regions.detector": [{"label": "sc:Text", "score": "sc:Float"}],
+        "classes.likely": [{"label": "sc:Text", "probability": "sc:Float"}],
     }
-    assert field(description, "images", "features.resnet152")["repeated"] is True
-    assert "repeated" not in field(description, "images", "jpeg")
-    assert field(description, "documents", "split")["dataType"] == ["sc:Text", "cr:Split"]
-
-
-def test_lists_of_structs_repeat_and_have_subfields() -> None:
-    links = field(describe(DOCUMENTS, IMAGES), "documents", "links")
-    assert links["repeated"] is True
-    assert "dataType" not in links
-    assert [(item["@id"], item["dataType"], item["source"]["transform"]) for item in links["subField"]] == [
-        ("documents/links/sentence", "sc:Integer", {"jsonPath": "sentence"}),
-        ("documents/links/image", "sc:Integer", {"jsonPath": "image"}),
-    ]
-
-
-def test_a_version_without_parts_describes_no_records() -> None:
-    description = describe(FAILURES)
-    assert (description["distribution"], description["recordSet"]) == ([], [])
-
-
-def test_regions_classes_and_scaled_vectors_have_subfields() -> None:
-    columns = (
-        FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=4),
-        FeatureColumn(name="likely", kind=FeatureKind.CLASSES, dimensions=0),
-        FeatureColumn(name="small", dimensions=4, storage=Storage.INT8),
-    )
-    manifest = dataclasses.replace(make_manifest(DOCUMENTS, IMAGES), features={"images": columns})
-    description = json.loads(croissant(manifest))
-    found = {
-        name: {
-            item["name"].rsplit("/", 1)[-1]: (item["dataType"], item.get("repeated", False))
-            for item in field(description, "images", name)["subField"]
-        }
-        for name in ("regions.detector", "classes.likely", "features.small")
+    assert {name: shape(images[name]) for name in expected} == expected
+    assert documents["split"]["dataType"] == ["sc:Text", "cr:Split"]
+    assert shape(documents["links"]) == [{"sentence": "sc:Integer", "image": "sc:Integer"}]
+    paths = [part["source"]["transform"] for part in documents["links"]["subField"]]
+    assert paths == [{"jsonPath": "sentence"}, {"jsonPath": "image"}]
+    assert images["split"]["source"] == {
+        "fileSet": {"@id": "images-parts"},
+        "extract": {"fileProperty": "fullpath"},
+        "transform": {"regex": "images/([^/]+)/.+"},
     }
-    assert found == {
-        "regions.detector": {"label": ("sc:Text", False), "score": ("sc:Float", False)},
-        "classes.likely": {"label": ("sc:Text", False), "probability": ("sc:Float", False)},
-        "features.small": {"scale": ("sc:Float", False), "values": ("sc:Integer", True)},
-    }
-    assert field(description, "images", "regions.detector")["repeated"]
-    assert "repeated" not in field(description, "images", "features.small")
-
-
-EVERY_KIND = {
-    "images": (
-        FeatureColumn(name="likely", kind=FeatureKind.CLASSES, dimensions=0),
-        FeatureColumn(name="detector", kind=FeatureKind.REGIONS, dimensions=4),
-        FeatureColumn(name="net", dimensions=4),
-        FeatureColumn(name="small", dimensions=4, storage=Storage.INT8),
-    ),
-    "documents": (FeatureColumn(name="use", dimensions=3),),
-}
 
 
 def written_parts(folder: Folder) -> tuple[FileEntry, ...]:
@@ -172,8 +132,6 @@ def written_parts(folder: Folder) -> tuple[FileEntry, ...]:
         provenance=Provenance("test", "a1"),
         split=Split.TRAIN,
     )
-    picture = io.BytesIO()
-    Image.new("RGB", (4, 3)).save(picture, "JPEG")
     values = {
         "classes.likely": [{"label": "cat", "probability": 0.5}],
         "regions.detector": [],
@@ -187,7 +145,7 @@ def written_parts(folder: Folder) -> tuple[FileEntry, ...]:
         "documents": to_row(document) | {"features.use": np.ones((2, 3), np.float16).tolist()},
         "images": dict.fromkeys(schemas["images"].names) | values,
     }
-    rows["images"] |= {"hash": "00", "width": 4, "is_flat": True, "jpeg": picture.getvalue()}
+    rows["images"] |= {"hash": "00", "width": 4, "is_flat": True, "jpeg": file_of(noise(4, 3), "JPEG")}
     return tuple(write_rows(folder, f"{table}/train/{PART}", [rows[table]], schemas[table]) for table in rows)
 
 
@@ -196,8 +154,7 @@ def test_mlcroissant_accepts_it_and_reads_every_column(tmp_path: Path) -> None:
     import mlcroissant
 
     folder = Folder(str(tmp_path))
-    manifest = dataclasses.replace(make_manifest(*written_parts(folder)), features=EVERY_KIND)
-    folder.write("croissant.json", croissant(manifest).encode())
+    folder.write("croissant.json", croissant(make_manifest(*written_parts(folder))).encode())
     found = mlcroissant.Dataset(jsonld=str(tmp_path / "croissant.json"))
     assert found.metadata.ctx.issues.errors == set()
     (document,), (image,) = list(found.records("documents")), list(found.records("images"))

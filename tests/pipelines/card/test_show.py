@@ -37,10 +37,9 @@ def make_manifest(**changes: Any) -> Manifest:
 def lake(tmp_path: Path) -> Lake:
     lake = Lake.at(str(tmp_path / "lake"))
     folder = lake.dataset("diy", "v1")
-    parts = (FAILURES[:2], FAILURES[2:])
     entries = [
         write_rows(folder, f"failures/part-{number}.parquet", [*map(row_of, part)], FAILURE_SCHEMA)
-        for number, part in enumerate(parts)
+        for number, part in enumerate((FAILURES[:2], FAILURES[2:]))
     ]
     commit(lake, make_manifest(files=tuple(entries)))
     return lake
@@ -96,8 +95,7 @@ def test_each_reason_has_its_commonest_message_and_a_record() -> None:
 def test_what_a_host_says_does_not_reach_the_terminal_raw() -> None:
     evil = [Failure(Stage.SOURCES, "r\x1b[2J", Reason.LOW_SCORE, "a\nb\x07" + 500 * "long ")]
     _, line, _ = explain_failures(make_manifest(failures={"low-score": 1}), "", tables(evil, 1))
-    assert line.isprintable()
-    assert len(line) < 220
+    assert line.isprintable() and len(line) < 220
 
 
 def test_rows_are_found_by_reason_and_stage_in_every_part(lake: Lake) -> None:
@@ -112,9 +110,7 @@ def test_rows_are_found_by_reason_and_stage_in_every_part(lake: Lake) -> None:
 
 
 def test_the_command_prints_rows(lake: Lake) -> None:
-    result = run("failures", "diy", "--lake", lake.root.uri, "--reason", "not-found")
-    assert result.exit_code == 0
-    row, summary = result.stdout.splitlines()
+    row, summary = run("failures", "diy", "--lake", lake.root.uri, "--reason", "not-found").stdout.splitlines()
     assert row == "images    not-found            image 0 of d1: \ufffd[31mhttp://a/b.jpg: 404"
     assert summary.startswith("diy@v1: 1 of 1 failure rows")
 
@@ -122,9 +118,7 @@ def test_the_command_prints_rows(lake: Lake) -> None:
 def test_mistakes_are_told(lake: Lake, tmp_path: Path) -> None:
     unknown = run("failures", "diy", "--lake", lake.root.uri, "--reason", "nonsense")
     assert unknown.exit_code == 2 and "--reason" in unknown.output and "broken-record" in unknown.output
-    absent = run("list", "--lake", str(tmp_path / "none"))
-    assert absent.exit_code != 0
-    assert "no folder is there" in str(absent.exception)
+    assert "no folder is there" in str(run("list", "--lake", str(tmp_path / "none")).exception)
     Folder(str(tmp_path)).write("empty/x", b"")
     assert run("list", "--lake", str(tmp_path / "empty")).stdout.startswith("no data set in")
 
@@ -142,8 +136,7 @@ MESSAGES = [
 
 def test_failures_are_counted_by_host_and_reason() -> None:
     rows = [Failure(Stage.IMAGES, "d", reason, message) for reason, message in MESSAGES]
-    parts = [records_table(some, FAILURE_SCHEMA) for some in (rows[:3], rows[3:])]
-    found = failures_by_host(parts)
+    found = failures_by_host(tables(rows, 3))
     assert found == {
         ("h.test", "not-found"): 2,
         ("i.imgur.com", "removed-image"): 1,

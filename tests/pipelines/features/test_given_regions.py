@@ -79,7 +79,6 @@ def shares(values: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def check(found: Regions | Rejected, values: dict[str, np.ndarray], count: int) -> None:
-    assert isinstance(found, Regions)
     np.testing.assert_allclose(found.boxes, shares(values)[:count], rtol=1e-6)
     np.testing.assert_array_equal(found.vectors, values["features"][:count])
     assert found.labels == ("",) * count and found.scores.tolist() == [1.0] * count

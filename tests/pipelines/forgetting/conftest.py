@@ -1,7 +1,6 @@
 """A lake that was built from the recorded web, with features, and what can be asked of its bytes."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +19,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lake(made: Path, tmp_path: Path) -> Iterator[Lake]:
+def lake(made: Path, tmp_path: Path) -> Lake:
     """A lake with two versions of `diy`."""
-    shutil.copytree(made, tmp_path / "lake")
-    yield Lake.at(str(tmp_path / "lake"))
+    return Lake.at(str(shutil.copytree(made, tmp_path / "lake")))
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +38,6 @@ def made_strictly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def strict(made_strictly: Path, tmp_path: Path) -> Iterator[Lake]:
+def strict(made_strictly: Path, tmp_path: Path) -> Lake:
     """A lake whose one version of `diy` left out two documents of three, after their images were fetched."""
-    shutil.copytree(made_strictly, tmp_path / "strict")
-    yield Lake.at(str(tmp_path / "strict"))
+    return Lake.at(str(shutil.copytree(made_strictly, tmp_path / "strict")))

@@ -70,6 +70,5 @@ def test_records_go_from_listings_of_reddit(tmp_path: Path) -> None:
     assert list(remove_captures(raw, marks, dry_run=True)) == expected
     assert folder.read("diy-top-1000-host.json") == before
     assert list(remove_captures(raw, marks, dry_run=False)) == expected
-    left = json.loads(folder.read("diy-top-1000-host.json"))
-    assert left == {"fetched_s": 1, "submissions": submissions[3:]}
+    assert json.loads(folder.read("diy-top-1000-host.json")) == {"fetched_s": 1, "submissions": submissions[3:]}
     assert list(remove_captures(raw, marks, dry_run=False)) == []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from builds import quiet, tree
 from forked import run_code
 from lake_bytes import bytes_of, rows_of
 from recorded_lakes import RECORDING, RecordedWeb, built
@@ -27,7 +28,7 @@ def listed(*lines: str) -> Takedowns:
 
 
 def run(lake: Lake, *lines: str, dry_run: bool = False) -> Forgotten:
-    return forget(lake, listed(*lines), dry_run=dry_run, say=lambda _: None)
+    return forget(lake, listed(*lines), dry_run=dry_run, say=quiet)
 
 
 def victim(lake: Lake) -> dict[str, Any]:
@@ -46,6 +47,10 @@ def answers(lake: Lake) -> dict[str, bytes]:
             if entry is not None and entry.reason is None:
                 found[entry.key] = store.body(source, entry)
     return found
+
+
+def are_intact(lake: Lake) -> bool:
+    return not [each for name in lake.versions("diy") for each in verify(*read_manifest(lake, f"diy@{name}"))]
 
 
 def traces(lake: Lake, needles: list[bytes]) -> set[str]:
@@ -72,7 +77,12 @@ def needles_of(lake: Lake, row: dict[str, Any]) -> list[bytes]:
     return [*needles, row["id"].encode()]
 
 
-def test_a_document_is_nowhere_in_the_lake(lake: Lake) -> None:
+@pytest.mark.parametrize("is_far", [False, pytest.param(True, marks=pytest.mark.trial)])
+def test_a_document_is_nowhere_in_the_lake(lake: Lake, is_far: bool, request: pytest.FixtureRequest) -> None:
+    if is_far:
+        near, lake = lake, Lake.at(f"s3://lake/far?{request.getfixturevalue('object_store')}")
+        for path in near.root.files():
+            lake.root.write(path, near.root.read(path))
     row = victim(lake)
     needles = needles_of(lake, row)
     assert are_there(lake, [needle for needle in needles if len(needle) != 32])
@@ -83,12 +93,9 @@ def test_a_document_is_nowhere_in_the_lake(lake: Lake) -> None:
     done = run(lake, f"id:{row['id']}")
     assert traces(lake, needles) == set()
     assert {holding.version for holding in done.found.holdings} == set(old)
-    assert not set(lake.versions("diy")) & set(old)
-    assert len(lake.versions("diy")) == 2
-    left = {each["id"]: each for each in rows_of(lake, str(lake.latest("diy")), "documents")}
-    assert left == others
-    for version in lake.versions("diy"):
-        assert list(verify(*read_manifest(lake, f"diy@{version}"))) == []
+    assert len(lake.versions("diy")) == 2 and not set(lake.versions("diy")) & set(old)
+    assert {each["id"]: each for each in rows_of(lake, str(lake.latest("diy")), "documents")} == others
+    assert are_intact(lake)
     after = answers(lake)
     gone = before.keys() - after.keys()
     assert len(gone) == len(row["images"]) + 1  # its page
@@ -100,13 +107,12 @@ def test_a_document_is_nowhere_in_the_lake(lake: Lake) -> None:
 
 def test_a_dry_run_changes_nothing_and_says_what_would_go(lake: Lake) -> None:
     row = victim(lake)
-    before = {path: lake.root.read(path) for path in lake.root.files()}
+    before = tree(lake.root.uri)
     told = run(lake, f"id:{row['id']}", dry_run=True)
-    assert {path: lake.root.read(path) for path in lake.root.files()} == before
+    assert tree(lake.root.uri) == before
     assert told.found.images == {image["hash"] for image in row["images"]}
     assert {each.source: each.records for each in told.captures} == {"imgur": 1, "web": len(row["images"])}
-    assert told.packs
-    assert all(new == "" for _, new in told.replaced)
+    assert told.packs and not any(new for _, new in told.replaced)
 
 
 def test_an_image_goes_from_the_documents_that_show_it(lake: Lake) -> None:
@@ -116,11 +122,14 @@ def test_an_image_goes_from_the_documents_that_show_it(lake: Lake) -> None:
     run(lake, gone["source"])
     assert traces(lake, needles) == set()
     (left,) = (each for each in rows_of(lake, str(lake.latest("diy")), "documents") if each["id"] == row["id"])
-    assert left["images"] == [image for image in row["images"] if image != gone]
-    assert left["sentences"] == row["sentences"]
-    expected = [link for link in row["links"] if link["image"] != 1]
-    assert left["links"] == [{**link, "image": link["image"] - (link["image"] > 1)} for link in expected]
-    assert left["after_sentence"] == [place for number, place in enumerate(row["after_sentence"]) if number != 1]
+    links = [link for link in row["links"] if link["image"] != 1]
+    expected = {
+        "images": [image for image in row["images"] if image != gone],
+        "sentences": row["sentences"],
+        "links": [{**link, "image": link["image"] - (link["image"] > 1)} for link in links],
+        "after_sentence": [place for number, place in enumerate(row["after_sentence"]) if number != 1],
+    }
+    assert {name: left[name] for name in expected} == expected
 
 
 def test_a_domain_takes_all_and_leaves_no_version(lake: Lake) -> None:
@@ -131,10 +140,9 @@ def test_a_domain_takes_all_and_leaves_no_version(lake: Lake) -> None:
 
 
 def test_nothing_is_removed_where_nothing_is_named(lake: Lake) -> None:
-    before = {path: lake.root.read(path) for path in lake.root.files()}
-    done = run(lake, "id:nosuch", "sha256:" + "0" * 64)
-    assert done.found.holdings == ()
-    assert {path: lake.root.read(path) for path in lake.root.files()} == before
+    before = tree(lake.root.uri)
+    assert run(lake, "id:nosuch", "sha256:" + "0" * 64).found.holdings == ()
+    assert tree(lake.root.uri) == before
 
 
 def test_links_and_indexes_of_its_versions_go(lake: Lake) -> None:
@@ -225,13 +233,13 @@ def test_what_was_killed_goes_on(lake: Lake, tmp_path: Path, home: str, name: st
     assert traces(lake, needles) == set()
     assert sorted(lake.versions("diy")) == sorted(calm.versions("diy"))
     assert answers(lake) == answers(calm)
-    for version in lake.versions("diy"):
-        assert list(verify(*read_manifest(lake, f"diy@{version}"))) == []
+    assert are_intact(lake)
 
 
-def ledger_of(lake: Lake) -> list[dict[str, Any]]:
-    build = lake.ledger("diy", VERSIONS).read(str(lake.latest("diy"))).decode().strip()
-    folder = lake.ledger("diy", build)
+def ledger_of(lake: Lake, build: str = "") -> list[dict[str, Any]]:
+    """Return what the ledger has of a build, by default of the one that made the latest version."""
+    made = build or lake.ledger("diy", VERSIONS).read(str(lake.latest("diy"))).decode().strip()
+    folder = lake.ledger("diy", made)
     return [row for name in folder.files() for row in pq.read_table(folder.open(name)).to_pylist()]
 
 
@@ -319,7 +327,7 @@ def test_what_a_build_captured_that_ended_early_goes(tmp_path: Path, monkeypatch
             with monkeypatch.context() as patch, pytest.raises(BuildError, match="the power is out"):
                 patch.setattr(place.replace("pipelines.build.content", "pipelines.shards.transforms.content"), ending)
                 built(tmp_path / "lake", web.port)
-    rows = [row for build in lake.root.child("ledger", "diy").names() for row in rows_of_build(lake, build)]
+    rows = [row for build in lake.root.child("ledger", "diy").names() for row in ledger_of(lake, build)]
     row = max((row for row in rows if row["text"]), key=lambda row: (len(row["addresses"]), row["key"]))
     needles = [row["key"].encode(), row["captured"].encode(), *(address.encode() for address in row["addresses"])]
     copies = {each["key"] for each in rows if each["kind"] == "image" and each["url"] in row["addresses"]}
@@ -327,11 +335,6 @@ def test_what_a_build_captured_that_ended_early_goes(tmp_path: Path, monkeypatch
     assert are_there(lake, needles)
     run(lake, f"id:{row['key']}")
     assert traces(lake, [*needles, *map(str.encode, copies)]) == set()
-
-
-def rows_of_build(lake: Lake, build: str) -> list[dict[str, Any]]:
-    folder = lake.ledger("diy", build)
-    return [row for name in folder.files() for row in pq.read_table(folder.open(name)).to_pylist()]
 
 
 def test_a_build_of_a_version_that_is_there_keeps_no_second_ledger(lake: Lake) -> None:

@@ -104,8 +104,7 @@ def test_what_a_killed_build_had_captured_is_found_by_its_address(lake: Lake) ->
         store.add("web", entry, {}, url.encode())
     store.close()
     found = find_holdings(lake, listed("id:X0"))
-    assert len(found.images) == 1
-    assert found.addresses == {WEB}
+    assert (len(found.images), found.addresses) == (1, {WEB})
 
 
 def test_rows_and_addresses_are_taken_out(lake: Lake) -> None:

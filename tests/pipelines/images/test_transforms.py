@@ -119,7 +119,7 @@ def test_a_picture_has_a_copy_and_is_inspected_once(
     first = dict(obtain_images(uris, access()))
     assert len(inspected) == 1
     for uri, found in first.items():
-        assert isinstance(found, PackedImage) and found.copy is not None
+        assert found.copy is not None
         assert (found.image.hash, found.image.width, found.image.source) == (digest, 60, uri)
         assert (found.retrieved is not None) == uri.startswith("http")
     again = dict(obtain_images(uris, access()))
@@ -136,7 +136,7 @@ def test_other_settings_do_not_meet_the_copies_of_these(tmp_path: Path, access: 
     ((_, found),) = obtain_images(["a.png"], access())
     assert isinstance(found, PackedImage)
     ((_, refused),) = obtain_images(["a.png"], access(min_side_px=41))
-    assert isinstance(refused, Failure) and refused.reason is Reason.TOO_SMALL
+    assert refused.reason is Reason.TOO_SMALL
 
 
 def test_each_way_fails_with_its_reason(tmp_path: Path, site: str, access: Callable[..., ImageAccess]) -> None:

@@ -51,7 +51,6 @@ def test_a_full_document(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("fields", "links"), [({}, None), ({"links": None}, None), ({"links": []}, ())])
 def test_unknown_and_empty_links_are_different(tmp_path: Path, fields: dict[str, Any], links: object) -> None:
     (draft,) = read(tmp_path, DOCUMENT | fields)
-    assert isinstance(draft, CandidateDocument)
     assert draft.links == links
     assert (draft.language, draft.split) == ("und", None)
 
@@ -95,7 +94,6 @@ def test_broken_lines_do_not_stop_the_file(tmp_path: Path) -> None:
 
 def test_a_number_is_an_id_and_half_a_pair_is_replaced(tmp_path: Path) -> None:
     (draft,) = read(tmp_path, DOCUMENT | {"id": 12, "sentences": ["Grün", "\ud800"]})
-    assert isinstance(draft, CandidateDocument)
     assert (draft.id, [s.text for s in draft.sentences]) == ("12", ["Grün", "\ufffd"])
 
 
@@ -130,7 +128,6 @@ def test_another_encoding_is_told_and_no_word_is_damaged(tmp_path: Path) -> None
 )
 def test_an_image_that_cannot_be_used_has_an_address_that_says_why(tmp_path: Path, image: Any, reason: str) -> None:
     (draft,) = read(tmp_path, DOCUMENT | {"images": [image, {"path": "b.jpg", "after_sentence": 1}]})
-    assert isinstance(draft, CandidateDocument)
     assert uris_of(draft)[0].startswith(f"unusable:{reason}")
     assert (uris_of(draft)[1], after_of(draft)) == ("b.jpg", (None, 1))
 
@@ -153,14 +150,12 @@ def test_an_optional_field_that_is_misspelt_is_told(tmp_path: Path, changes: dic
 def test_a_sentence_is_one_line(tmp_path: Path) -> None:
     texts = ["Line\none,\r\n line\u00a0two.", {"text": " It\u0019s \u001cquoted\u001d. ", "role": "lead"}]
     (draft,) = read(tmp_path, DOCUMENT | {"sentences": texts})
-    assert isinstance(draft, CandidateDocument)
     assert draft.sentences == (Sentence("Line one, line two."), Sentence("It\u2019s \u201cquoted\u201d.", Role.LEAD))
 
 
 def test_blank_sentences_go_and_links_are_renumbered(tmp_path: Path) -> None:
     record = DOCUMENT | {"sentences": ["one", " \t", "two", ""], "links": [[2, 1], [1, 0], [0, 0]]}
     draft, *failures = read(tmp_path, record)
-    assert isinstance(draft, CandidateDocument)
     assert [s.text for s in draft.sentences] == ["one", "two"]
     assert draft.links == (Link(1, 1), Link(0, 0))
     assert names(failures) == ["d empty-sentence", "d empty-sentence"]
@@ -173,7 +168,6 @@ def test_links_that_lead_nowhere_go_and_of_a_document_whose_all_do_none_is_known
     tmp_path: Path, links: list[list[int]], kept: tuple[Link, ...] | None
 ) -> None:
     draft, *failures = read(tmp_path, DOCUMENT | {"links": links})
-    assert isinstance(draft, CandidateDocument)
     assert draft.links == kept
     assert names(failures) == ["d bad-link"] * 3
 
@@ -186,6 +180,5 @@ def test_blank_sentences_are_not_counted_before_an_image(tmp_path: Path) -> None
     places = [0, 1, 2, 3, 4]
     images = [{"path": f"{place}.jpg", "after_sentence": place} for place in places]
     draft, *_ = read(tmp_path, DOCUMENT | {"sentences": [" ", "one", "", "two"], "images": images})
-    assert isinstance(draft, CandidateDocument)
     assert [s.text for s in draft.sentences] == ["one", "two"]
     assert after_of(draft) == (0, 0, 1, 1, 2)

@@ -45,7 +45,6 @@ def test_null_is_unlabelled_and_minus_one_is_no_partner(
     tmp_path: Path, image_side: int | None, sentence_side: int | None, links: object
 ) -> None:
     (draft,) = read(tmp_path, {"test": [[[["i0", image_side]], [["a", sentence_side]], {}]]})
-    assert isinstance(draft, CandidateDocument)
     assert draft.links == links
 
 
@@ -53,7 +52,6 @@ def test_an_image_without_row_goes_and_links_are_renumbered(tmp_path: Path) -> N
     images = [["lost", 0], ["i1", 1], ["i0", 0]]
     outcomes = read(tmp_path, {"train": [[images, [["a", 0], ["b", 1]], {}]]})
     draft = outcomes[0]
-    assert isinstance(draft, CandidateDocument)
     assert uris_of(draft) == ("row:11", "row:10")
     assert draft.links == (Link(0, 1), Link(1, 0))
     assert names(outcomes[1:]) == ["train-0 feature-missing"]
@@ -61,7 +59,6 @@ def test_an_image_without_row_goes_and_links_are_renumbered(tmp_path: Path) -> N
 
 def test_links_that_lead_nowhere_go(tmp_path: Path) -> None:
     outcomes = read(tmp_path, {"train": [[[["i0", 5]], [["a", 0], ["b", -2], ["c", 1]], {}]]})
-    assert isinstance(outcomes[0], CandidateDocument)
     assert outcomes[0].links == (Link(0, 0),)
     assert names(outcomes[1:]) == ["train-0 bad-link"] * 3
 

@@ -175,7 +175,7 @@ def test_what_is_read_is_told_and_what_is_not(own: Path) -> None:
 def test_a_file_that_holds_no_documents_says_so_in_one_line(tmp_path: Path, name: str, data: bytes, word: str) -> None:
     (tmp_path / name).write_bytes(data)
     (failure,) = DocumentsSource(documents=str(tmp_path / name)).read()
-    assert isinstance(failure, Failure) and failure.reason is Reason.BROKEN_RECORD
+    assert failure.reason is Reason.BROKEN_RECORD
     assert word in failure.message and "\n" not in failure.message
 
 
@@ -192,7 +192,7 @@ def test_a_file_that_holds_no_documents_says_so_in_one_line(tmp_path: Path, name
 def test_a_misspelt_field_is_told(tmp_path: Path, record: dict[str, object], meant: str) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps(record))
     (failure,) = DocumentsSource(documents=str(tmp_path / "a.jsonl")).read()
-    assert isinstance(failure, Failure) and failure.reason is Reason.MISSING_FIELD
+    assert failure.reason is Reason.MISSING_FIELD
     assert failure.message.endswith(f"did you mean '{meant}'?")
 
 
@@ -200,5 +200,5 @@ def test_of_documents_with_one_id_the_first_counts(tmp_path: Path) -> None:
     rows = [{"id": "A", "sentences": [text], "images": ["a"]} for text in ("Zebra", "Apple", "Zebra")]
     (tmp_path / "a.json").write_text(json.dumps(rows, indent=2))
     first, *others = DocumentsSource(documents=str(tmp_path / "a.json")).read()
-    assert isinstance(first, CandidateDocument) and first.sentences[0].text == "Zebra"
+    assert first.sentences[0].text == "Zebra"
     assert [each.reason for each in others if isinstance(each, Failure)] == [Reason.ID_TAKEN, Reason.DUPLICATE_RECORD]

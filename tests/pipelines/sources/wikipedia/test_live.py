@@ -220,7 +220,6 @@ def test_an_article_with_too_few_images_is_left_out_before_its_files_are_asked_f
     monkeypatch.setattr("pipelines.sources.wikipedia.live.split_sentences", None)
     wiki.add("/w/rest.php/v1/page/Dodo/html", (FOLDER / "dodo.html").read_bytes())
     found = fetch(WikipediaSource(base_url=wiki.url), client, "Dodo", min_images=5)
-    assert isinstance(found, Failure)
     assert (found.record_id, found.reason, len(wiki.asked)) == ("Dodo", "too-few-images", 1)
 
 
@@ -230,11 +229,11 @@ def test_an_article_whose_files_are_not_told_is_a_row(wiki: Wiki, client: Client
     page = (FOLDER / "dodo.html").read_bytes()
     wiki.add("/w/rest.php/v1/page/Dodo/html", page)
     found = fetch(source, client, "Dodo")
-    assert isinstance(found, Failure) and (found.record_id, found.reason) == ("Dodo", "not-found")
+    assert (found.record_id, found.reason) == ("Dodo", "not-found")
     wiki.add("/w/rest.php/v1/page/Great_auk/html", page.replace(b"Dodo_%26_sons", b"Auk"))
     wiki.add(FILES.format("Auk", ""), body)
     found = fetch(source, client, "Great auk")
-    assert isinstance(found, Failure) and (found.record_id, found.reason) == ("Great auk", "broken-record")
+    assert (found.record_id, found.reason) == ("Great auk", "broken-record")
 
 
 def test_articles_that_are_none(wiki: Wiki, client: Client) -> None:
@@ -255,7 +254,6 @@ def test_a_page_that_says_nothing_of_itself(wiki: Wiki, client: Client) -> None:
     wiki.add("/w/rest.php/v1/page/Plain/html", b"<body><p>A caf\xe9. Two.")
     wiki.add(FILES.format("Plain", ""), b'{"batchcomplete": true}')
     plain = fetch(source, client, "Plain")
-    assert isinstance(plain, CandidateDocument)
     assert (plain.id, [sentence.text for sentence in plain.sentences]) == ("Plain", ["A caf\u00e9.", "Two."])
     assert (plain.language, uris_of(plain), licences_of(plain)) == ("rm", (), ())
 
