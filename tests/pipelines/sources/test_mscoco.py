@@ -41,8 +41,8 @@ CAPTIONS = {  # what the file says, read by eye
 }
 
 
-def read(source: MscocoSource) -> tuple[list[CandidateDocument], list[Failure]]:
-    return parted(source.read())
+def read(*captions: str, **settings: Any) -> tuple[list[CandidateDocument], list[Failure]]:
+    return parted(MscocoSource(captions=captions, **settings).read())
 
 
 def texts(draft: CandidateDocument) -> list[str]:
@@ -86,23 +86,20 @@ def image_ids(draft: CandidateDocument) -> list[int]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> list[CandidateDocument]:
-    drafts, failures = read(MscocoSource(captions=(write(tmp_path_factory.mktemp("coco") / "c.json", corpus()),)))
+    drafts, failures = read(write(tmp_path_factory.mktemp("coco") / "c.json", corpus()))
     assert failures == []
     return drafts
 
 
 def test_the_hand_made_file() -> None:
-    drafts, failures = read(MscocoSource(captions=(FIXTURE,), folders=("train2014",), val=0.0, test=0.0))
+    drafts, failures = read(FIXTURE, folders=("train2014",), val=0.0, test=0.0)
     assert len(drafts) == 4  # 21 images with captions: two documents of ten, in two versions each
     images = {f"train2014/COCO_train2014_{number:012}.jpg": number for number in CAPTIONS}
     for draft in drafts:
         own = {images[uri] for uri in uris_of(draft)}
-        truth = {images[uri]: text for uri, text in linked_texts(draft).items()}
-        assert (len(own), len(truth), len(draft.sentences), draft.split) == (10, 5, 10, Split.TRAIN)
-        assert all(text in CAPTIONS[image] for image, text in truth.items())
-        others = {text for image, both in CAPTIONS.items() if image not in own for text in both}
-        assert len(distractors(draft)) == 5
-        assert distractors(draft) <= others
+        assert (len(own), len(linked_texts(draft)), len(distractors(draft)), draft.split) == (10, 5, 5, Split.TRAIN)
+        assert all(text in CAPTIONS[images[uri]] for uri, text in linked_texts(draft).items())
+        assert distractors(draft) <= {text for image, both in CAPTIONS.items() if image not in own for text in both}
     versions: dict[str, list[CandidateDocument]] = defaultdict(list)
     for draft in drafts:
         versions[draft.provenance.record_id].append(draft)
@@ -141,9 +138,8 @@ def test_distractors_come_from_other_images_of_the_split(built: list[CandidateDo
     split_of = {image: draft.split for draft in built for image in image_ids(draft)}
     assert len(split_of) == 300
     for draft in built:
-        assert len(distractors(draft)) == 5
         sources = {image_of(text) for text in distractors(draft)}
-        assert not sources & set(image_ids(draft))
+        assert len(distractors(draft)) == 5 and not sources & set(image_ids(draft))
         assert {split_of[image] for image in sources} == {draft.split}
 
 
@@ -176,21 +172,20 @@ def test_the_order_of_records_does_not_matter(tmp_path: Path, built: list[Candid
     for records in content.values():
         random.Random(7).shuffle(records)
     reordered = {key: content[key] for key in ("annotations", "images")}
-    again, _ = read(MscocoSource(captions=(write(tmp_path / "c.json", reordered),)))
+    again, _ = read(write(tmp_path / "c.json", reordered))
     assert again == built
 
 
 def test_another_seed_gives_other_documents(tmp_path: Path, built: list[CandidateDocument]) -> None:
-    others, _ = read(MscocoSource(captions=(write(tmp_path / "c.json", corpus()),), seed=1))
+    others, _ = read(write(tmp_path / "c.json", corpus()), seed=1)
     assert not {draft.id for draft in others} & {draft.id for draft in built}
 
 
 def test_what_two_files_hold_counts_once(tmp_path: Path) -> None:
     first, second = corpus(20), corpus(40)
-    packed = tmp_path / "b.json.gz"
-    packed.write_bytes(gzip.compress(json.dumps(second).encode()))
-    files = (write(tmp_path / "a.json", first), str(packed))
-    drafts, failures = read(MscocoSource(captions=files, folders=("train2014",), val=0, test=0))
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(json.dumps(second).encode()))
+    files = (write(tmp_path / "a.json", first), str(tmp_path / "b.json.gz"))
+    drafts, failures = read(*files, folders=("train2014",), val=0, test=0)
     assert {uri for draft in drafts for uri in uris_of(draft)} == {f"train2014/{number}.jpg" for number in range(40)}
     assert Counter(failure.reason for failure in failures) == {Reason.DUPLICATE_RECORD: 20 + 99}
 
@@ -211,7 +206,7 @@ def test_ids_that_are_unique_in_one_file_only(tmp_path: Path, folders: tuple[str
         licences = [{"id": 1, "name": f"licence {name}"}]
         files.append(write(tmp_path / f"{name}.json", {"images": images, "annotations": words, "licenses": licences}))
     few: dict[str, Any] = {"true_images": 1, "fake_images": 1, "distractors": 1, "val": 0.0, "test": 0.0}
-    drafts, failures = read(MscocoSource(captions=tuple(files), folders=folders, **few))
+    drafts, failures = read(*files, folders=folders, **few)
     assert len({uri for draft in drafts for uri in uris_of(draft)}) == (40 if folders else 38)
     for draft in drafts:
         for uri, text in linked_texts(draft).items():
@@ -225,7 +220,7 @@ def test_ids_that_are_unique_in_one_file_only(tmp_path: Path, folders: tuple[str
 
 
 def test_a_split_of_one_group_has_no_distractors(tmp_path: Path) -> None:
-    drafts, failures = read(MscocoSource(captions=(write(tmp_path / "c.json", corpus(50)),)))
+    drafts, failures = read(write(tmp_path / "c.json", corpus(50)))
     assert {draft.split for draft in drafts} == {Split.TRAIN}
     assert [failure.reason for failure in failures] == [Reason.TOO_FEW_SENTENCES] * 2
 
@@ -237,10 +232,8 @@ def test_images_have_the_licences_their_file_lists(tmp_path: Path, are_last: boo
     images = [{"id": n, "file_name": f"{n}.jpg", "license": number} for n, number in enumerate(numbers)]
     captions = [{"id": n, "image_id": n, "caption": f"Number {n}."} for n in range(4)]
     content = {"images": images, "annotations": captions}
-    path = tmp_path / "c.json"
-    path.write_text(json.dumps(content | listed if are_last else listed | content))
-    source = MscocoSource(captions=(str(path),), true_images=2, fake_images=2, distractors=0, val=0, test=0)
-    drafts, _ = read(source)
+    path = write(tmp_path / "c.json", content | listed if are_last else listed | content)
+    drafts, _ = read(path, true_images=2, fake_images=2, distractors=0, val=0, test=0)
     (licences,) = {tuple(sorted(zip(uris_of(draft), licences_of(draft), strict=True))) for draft in drafts}
     assert licences == (("0.jpg", "http://h/by/2.0/"), ("1.jpg", "own"), ("2.jpg", None), ("3.jpg", None))
 
@@ -266,14 +259,11 @@ def test_the_images_of_the_paper_give_its_splits() -> None:
 )
 def test_numbers_of_groups(count: int, true: int, fake: int, groups: int) -> None:
     made, left_over = group_images(range(count), true=true, fake=fake, seed=0)
-    assert len(made) == groups
-    assert len(left_over) == count - groups * (true + fake)
+    assert (len(made), len(left_over)) == (groups, count - groups * (true + fake))
 
 
 def test_the_id_of_a_group_tells_true_from_fake_and_ignores_order() -> None:
-    group = ImageGroup((1, 2), (3, 4))
-    assert group.id == ImageGroup((2, 1), (4, 3)).id
-    assert group.id != ImageGroup((3, 4), (1, 2)).id
+    assert ImageGroup((1, 2), (3, 4)).id == ImageGroup((2, 1), (4, 3)).id != ImageGroup((3, 4), (1, 2)).id
 
 
 def test_caption_ids_may_start_anew_for_each_image(tmp_path: Path) -> None:
@@ -281,10 +271,10 @@ def test_caption_ids_may_start_anew_for_each_image(tmp_path: Path) -> None:
     content = corpus(40)
     for caption in content["annotations"]:
         caption["id"] %= 10
-    drafts, failures = read(MscocoSource(captions=(write(tmp_path / "c.json", content),), val=0, test=0))
+    drafts, failures = read(write(tmp_path / "c.json", content), val=0, test=0)
     assert failures == []
     assert len(drafts) == sum(
         5 - (0 in {image_of(t) for t in linked_texts(d).values()}) for d in drafts if d.id.endswith("-v0")
     )
-    for draft in drafts:
-        assert all(image_of(text) == int(uri.removesuffix(".jpg")) for uri, text in linked_texts(draft).items())
+    linked = [pair for draft in drafts for pair in linked_texts(draft).items()]
+    assert all(image_of(text) == int(uri.removesuffix(".jpg")) for uri, text in linked)

@@ -126,8 +126,7 @@ def test_titles_of_a_category_with_continuation(wiki: Wiki, client: Client) -> N
     expected = ["Dodo", "Rodrigues solitaire", "R\u00e9union ibis"]
     assert titles(source, client) == expected
     assert titles(replace(source, category="Category:Extinct birds"), client) == expected  # from the store
-    assert len(wiki.asked) == 2
-    assert wiki.asked[0][1].endswith("(+tester@example.org)")
+    assert len(wiki.asked) == 2 and wiki.asked[0][1].endswith("(+tester@example.org)")
     assert titles(replace(source, limit=2), client) == expected[:2]
 
 

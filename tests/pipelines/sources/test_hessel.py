@@ -1,4 +1,4 @@
-"""RecipeQA in small, in the published form, with what such files get wrong."""
+"""RecipeQA and the released files of Hessel 2019 in small, in the published forms, with what such files get wrong."""
 
 import json
 import random
@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from candidates import by_id as drafts
-from candidates import candidate_of, names, uris_of
+from candidates import candidate_of, names, parted, uris_of
 
-from pipelines.sources.datasets.hessel import RecipeqaSource
+from pipelines.sources.datasets.hessel import MultiRetrievalSource, RecipeqaSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.failures import Failure, Reason
+from schemas.failures import Failure
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "recipeqa"
 
@@ -20,12 +20,6 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "recipeqa"
 def read(train: str = "train.json", val: str = "val.json", **settings: Any) -> list[CandidateDocument | Failure]:
     source = RecipeqaSource(train=str(FIXTURES / train), val=str(FIXTURES / val) if val else "", **settings)
     return list(source.read())
-
-
-def written(tmp_path: Path, content: Any) -> RecipeqaSource:
-    path = tmp_path / "train.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return RecipeqaSource(train=str(path))
 
 
 def test_everything_in_the_files_is_a_document_or_a_failure() -> None:
@@ -123,31 +117,30 @@ def test_the_order_of_questions_does_not_matter(tmp_path: Path, seed: int) -> No
             {"recipe_id": f"r{recipe}", "task": "visual_ordering", "context": [steps[0] | {"images": []}]},
         ]
     random.Random(seed).shuffle(questions)
-    found = drafts(list(written(tmp_path, {"data": questions}).read()))
-    assert sorted(found) == sorted(f"r{recipe}" for recipe in range(20))
-    for recipe in range(20):
-        draft = found[f"r{recipe}"]
-        assert [sentence.text for sentence in draft.sentences] == [f"T{step} b{recipe}-{step}" for step in range(5)]
-        assert draft.links == tuple(Link(step, step) for step in range(5))
-        assert [uri.rpartition("/")[2] for uri in uris_of(draft)] == [f"{step}.jpg" for step in range(5)]
+    (tmp_path / "train.json").write_text(json.dumps({"data": questions}))
+    found = drafts(RecipeqaSource(train=str(tmp_path / "train.json")).read())
+    assert {name: draft.sentences for name, draft in found.items()} == {
+        f"r{recipe}": tuple(Sentence(f"T{step} b{recipe}-{step}") for step in range(5)) for recipe in range(20)
+    }
+    assert {draft.links for draft in found.values()} == {tuple(Link(step, step) for step in range(5))}
+    images = {tuple(uri.rpartition("/")[2] for uri in uris_of(draft)) for draft in found.values()}
+    assert images == {tuple(f"{step}.jpg" for step in range(5))}
 
 
 def test_published_val_is_test_and_val_is_drawn_from_train() -> None:
     # sha256sum of "0:<id>" starts with 06 (bean-stew), 18 (walnut-bread), d2 (plum-cake), bc (42); 1/8 is 20.
-    expected = {
+    assert {key: draft.split for key, draft in drafts(read()).items()} == {
         "rice-pudding": Split.TEST,
         "plum-cake": Split.TRAIN,
         "bean-stew": Split.VAL,
         "walnut-bread": Split.VAL,
         "42": Split.TRAIN,
     }
-    assert {key: draft.split for key, draft in drafts(read()).items()} == expected
 
 
 def test_without_a_val_file_there_is_no_test_split() -> None:
-    outcomes = read(val="")
-    assert drafts(outcomes)["rice-pudding"].split is Split.TRAIN
-    assert names(outcomes).count("rice-pudding") == 1
+    found = [each for each in parted(read(val=""))[0] if each.id == "rice-pudding"]
+    assert [each.split for each in found] == [Split.TRAIN]
 
 
 def test_ids_that_are_unique_in_one_file_only(tmp_path: Path) -> None:
@@ -158,12 +151,81 @@ def test_ids_that_are_unique_in_one_file_only(tmp_path: Path) -> None:
         questions = [question(str(number), body) for number, body in enumerate(bodies, start=1)]
         (tmp_path / f"{name}.json").write_text(json.dumps({"data": questions}))
     source = RecipeqaSource(train=str(tmp_path / "train.json"), val=str(tmp_path / "val.json"))
-    drafts = {each.id: each for each in source.read() if isinstance(each, CandidateDocument)}
-    assert {name: (draft.sentences[0].text, uris_of(draft)[0]) for name, draft in drafts.items()} == {
+    found, failures = parted(source.read())
+    assert {draft.id: (draft.sentences[0].text, uris_of(draft)[0]) for draft in found} == {
         "1": ("Mix flour", "images-qa/val/images-qa/flour.jpg"),
         "2": ("Mix milk", "images-qa/val/images-qa/milk.jpg"),
         "train-1": ("Mix eggs", "images-qa/train/images-qa/eggs.jpg"),
     }
-    assert [(each.record_id, each.reason) for each in source.read() if isinstance(each, Failure)] == [
-        ("2", Reason.DUPLICATE_RECORD)
+    assert names(failures) == ["2 duplicate-record"]
+
+
+ROWS = {"i0": 10, "i1": 11, "i2": 12}
+
+
+def read_released(tmp_path: Path, corpus: Any, rows: Any = ROWS) -> list[CandidateDocument | Failure]:
+    documents, id2row = tmp_path / "docs.json", tmp_path / "id2row.json"
+    documents.write_text(json.dumps(corpus))
+    id2row.write_text(json.dumps(rows))
+    return list(MultiRetrievalSource(documents=str(documents), id2row=str(id2row)).read())
+
+
+def test_links_are_the_union_of_both_sides(tmp_path: Path) -> None:
+    images = [["i0", 1], ["i1", -1], ["i2", 0]]
+    sentences = [["a", -1], ["b", 0], ["c", 1]]
+    (draft,) = read_released(tmp_path, {"train": [], "val": [[images, sentences, {}]], "test": []})
+    assert draft == candidate_of(
+        id="val-0",
+        dataset="multi-retrieval",
+        sentences=(Sentence("a"), Sentence("b"), Sentence("c")),
+        image_uris=("row:10", "row:11", "row:12"),
+        links=(Link(0, 2), Link(1, 0), Link(2, 1)),
+        provenance=Provenance("multi-retrieval", "val-0"),
+        split=Split.VAL,
+    )
+
+
+@pytest.mark.parametrize(
+    ("image_side", "sentence_side", "links"),
+    [(None, None, None), (-1, -1, ()), (None, -1, ()), (0, None, (Link(0, 0),)), (None, 0, (Link(0, 0),))],
+)
+def test_null_is_unlabelled_and_minus_one_is_no_partner(
+    tmp_path: Path, image_side: int | None, sentence_side: int | None, links: object
+) -> None:
+    (draft,) = read_released(tmp_path, {"test": [[[["i0", image_side]], [["a", sentence_side]], {}]]})
+    assert draft.links == links
+
+
+def test_an_image_without_row_goes_and_links_are_renumbered(tmp_path: Path) -> None:
+    images = [["lost", 0], ["i1", 1], ["i0", 0]]
+    draft, *failures = read_released(tmp_path, {"train": [[images, [["a", 0], ["b", 1]], {}]]})
+    assert (uris_of(draft), draft.links) == (("row:11", "row:10"), (Link(0, 1), Link(1, 0)))
+    assert names(failures) == ["train-0 feature-missing"]
+
+
+def test_links_that_lead_nowhere_go(tmp_path: Path) -> None:
+    draft, *failures = read_released(tmp_path, {"train": [[[["i0", 5]], [["a", 0], ["b", -2], ["c", 1]], {}]]})
+    assert (draft.links, names(failures)) == ((Link(0, 0),), ["train-0 bad-link"] * 3)
+
+
+def test_an_id_of_the_meta_data_is_used_unless_one_before_has_it(tmp_path: Path) -> None:
+    def document(meta: Any) -> list[Any]:
+        return [[["i0", -1]], [["a", -1]], meta]
+
+    metas = [{"id": "x"}, {"id": "same"}, {"id": 7}, "y", None, {"other": 1}, {"id": ""}]
+    corpus = {
+        "train": [document(meta) for meta in metas],
+        "test": [document({"id": "same"}), [[["i0", -1]], [["a", -1]]]],
+    }
+    assert names(read_released(tmp_path, corpus)) == [
+        *("x", "same", "7", "y", "train-4", "train-5", "train-6", "test-0", "test-1")
     ]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [7, [], [[]], [7, []], [[["i0"]], []], [[["i0", "0"]], []], [[], [[7, 0]]], [[], ["a"]], [[["i0", True]], []]],
+)
+def test_records_of_another_form(tmp_path: Path, record: Any) -> None:
+    good = [[["i0", -1]], [["a", -1]], {}]
+    assert names(read_released(tmp_path, {"train": [record, good]})) == ["train-0 broken-record", "train-1"]
