@@ -3,24 +3,14 @@
 A sweep trains and judges every combination of some settings (Hessel 2019, tables S1-S4). A cell is a run of `train` and
 an evaluation of its model. What was trained before with the same settings on the same version is taken over, what was
 interrupted goes on, and what another process trains is waited for: a sweep that was killed is simply started again, and
-two may run side by side. The runs are children of one run, which keeps the table. Several cells can be trained at once,
-each in a process of its own. Models are chosen on the validation split by default: what is best of many on the test
-split is too good there.
+two may run side by side. The runs are children of one run, which keeps the table. Models are chosen on the validation
+split by default: what is best of many on the test split is too good there.
 """
 
-import os
-import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
-from multiprocessing import get_context
-from multiprocessing.context import BaseContext
-
-import torch
+from collections.abc import Sequence
 
 from schemas.configs import resolve
-from schemas.console import Console, Say
+from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
@@ -129,7 +119,6 @@ def run_sweep(
     overrides: Sequence[str] = (),
     vary: Sequence[str] = PAPER,
     workers: int = 1,
-    at_once: int = 1,
     split: str = Split.VAL,
     tracking: str | None = None,
     say: Say,
@@ -143,18 +132,15 @@ def run_sweep(
         overrides: `KEY=VALUE` of all cells.
         vary: `KEY=VALUE,VALUE,...` of what is varied.
         workers: training processes of a cell.
-        at_once: cells that are trained at the same time.
         split: that the models are judged on.
         tracking: URI of the MLflow store.
         say: takes a line of progress.
 
     Raises:
-        UsageError: the data set is not there, does not fit a combination or has no known link in the split, or
-            `at_once` is below 1: before anything is trained.
+        UsageError: the data set is not there, does not fit a combination or has no known link in the split: before
+            anything is trained.
         ConfigError: a combination is no configuration: likewise.
     """
-    if at_once < 1:
-        raise UsageError(f"--at-once {at_once}: expected at least 1")
     name, home, client = recipe or DEFAULT_RECIPE, Lake.at(lake), open_tracking(tracking)
     reference = "@".join(home.find(dataset))
     manifest, folder = read_manifest(home, reference)
@@ -170,52 +156,22 @@ def run_sweep(
         key,
         f"sweep of {name} on {manifest.dataset}@{manifest.version[:SHOWN]}: {' '.join(vary)}",
     )
-    cell = partial(
-        _cell, name, list(overrides), reference, lake=lake, workers=workers, split=split, parent=parent,
-        tracking=client.tracking_uri,
-    )  # fmt: skip
     with finishing(TrackedRun(client, parent, {})):
-        if at_once == 1:
-            cells = [cell(settings, say=say) for settings in configs]
-        else:
-            threads = max(1, torch.get_num_threads() // at_once)
-            say(f"{len(configs)} combinations, {at_once} at once, each in {threads} threads")
-            with ThreadPoolExecutor(at_once) as pool:
-                cells = list(pool.map(partial(_apart, cell, threads=threads), configs))
-        sweep = Sweep(recipe=name, dataset=reference, split=str(split), run=parent, cells=tuple(cells))
+        cells = tuple(
+            _cell(
+                name, [*overrides, *settings], reference, settings, lake=lake, workers=workers, split=split,
+                parent=parent, tracking=client.tracking_uri, say=say,
+            )
+            for settings in configs
+        )  # fmt: skip
+        sweep = Sweep(recipe=name, dataset=reference, split=str(split), run=parent, cells=cells)
         client.log_text(parent, sweep_page(sweep), f"sweep-{split}.html")
     return sweep
 
 
-def _apart(cell: Callable[[tuple[str, ...]], StudyCell], settings: tuple[str, ...], *, threads: int) -> StudyCell:
-    """Train and judge one combination in a process of its own: the others go on when it is killed."""
-    with ProcessPoolExecutor(
-        1, mp_context=_context(), initializer=_begin, initargs=(threads, dict(os.environ))
-    ) as process:
-        try:
-            found: StudyCell = process.submit(cell, settings).result()
-        except BrokenProcessPool:
-            found = StudyCell(settings=settings, problem="its process was killed; the same sweep continues it")
-    return found
-
-
-def _begin(threads: int, environment: dict[str, str]) -> None:
-    """Begin a cell's process in the environment of now: a server's fork has that of the server's start."""
-    os.environ.clear()
-    os.environ.update(environment)
-    torch.set_num_threads(threads)
-
-
-def _context() -> BaseContext:
-    """Return how a cell's process starts: by a fork of a server that has imported what trains, where that is safe."""
-    context = get_context("forkserver" if sys.platform == "linux" else "spawn")
-    context.set_forkserver_preload([__name__, "torch._dynamo"])
-    return context
-
-
 def _cell(
     recipe: str,
-    overrides: list[str],
+    overrides: Sequence[str],
     reference: str,
     settings: tuple[str, ...],
     *,
@@ -224,24 +180,22 @@ def _cell(
     split: str,
     parent: str,
     tracking: str,
-    say: Say | None = None,
+    say: Say,
 ) -> StudyCell:
-    """Train and judge one combination; in a process of its own its lines begin with its settings."""
-    title = ", ".join(settings)
-    report = say or (lambda line: Console().say(f"{title}: {line}"))
-    report(f"training {title}")
+    """Train and judge one combination, whose `settings` are among the overrides."""
+    say(f"training {', '.join(settings)}")
     try:
         trained = run_train(
-            lake=lake, dataset=reference, recipe=recipe, overrides=[*overrides, *settings], workers=workers, reuse=True,
-            parent=parent, tracking=tracking, say=report,
+            lake=lake, dataset=reference, recipe=recipe, overrides=overrides, workers=workers, reuse=True,
+            parent=parent, tracking=tracking, say=say,
         )  # fmt: skip
         set_parent(open_tracking(tracking), str(trained.version.run_id), parent)
     except BuildError as problem:
-        report(f"no model: {problem}")
+        say(f"no model: {problem}")
         return StudyCell(settings=settings, problem=str(problem))
     judged = run_evaluate(
         model=trained.version.uri, dataset=reference, lake=lake, split=split, tracking=tracking, with_baselines=False,
-        needs_links=True, say=report,
+        needs_links=True, say=say,
     )  # fmt: skip
     return StudyCell(
         settings=settings, model=trained.version.uri, run=str(trained.version.run_id), means=judged.means()

@@ -1,16 +1,13 @@
 """A sweep trains each combination once, goes on where it was, and says what came of each."""
 
 import json
-import os
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
 import lakes
 import mlflow
 import pytest
-from forked import server
 
 from orchestration.cli import run
 from schemas.documents import Split
@@ -122,42 +119,6 @@ def test_the_command_prints_the_table_and_what_came_to_nothing(
     words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert f"{good['auc']['mean']:.1f}" in words and "training.learning_rate=9: no model: loss nan" in words
     assert "chosen on the test split" not in words  # it is judged on validation, unless told otherwise
-
-
-def test_a_cell_whose_process_is_killed_is_one_without_a_model() -> None:
-    """It was the end of all, with a line of Python's own."""
-    server()
-    found = sweep._apart(signal.raise_signal, signal.SIGKILL, threads=1)  # type: ignore[arg-type]
-    assert found.problem == "its process was killed; the same sweep continues it" and not found.model
-    for threads in (1, 2):
-        assert sweep._apart(eval, "__import__('torch').get_num_threads()", threads=threads) == threads  # type: ignore[arg-type]
-
-
-def test_a_cell_has_the_environment_of_the_program_that_asks_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server that cells are forks of was started earlier: a password that came later was not known to it."""
-    server()
-    for value in ("first", "second"):
-        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", value)
-        assert sweep._apart(os.getenv, "MLFLOW_TRACKING_PASSWORD", threads=1) == value  # type: ignore[arg-type, comparison-overlap]
-
-
-@pytest.mark.trial
-def test_cells_at_once_are_those_of_one_after_the_other(
-    client: mlflow.MlflowClient, registry_lake: Lake, tmp_path: Path
-) -> None:
-    """The second sweep finds what two processes trained at once, and trains nothing."""
-    server()  # the tests' own: it has imported what the cells need, and goes on after this test
-    vary = VARY[:1]
-    settings = {"lake": registry_lake.root.uri, "dataset": "synthetic", "recipe": "tiny", "vary": vary}
-    settings |= {"overrides": [*SMALL, "objective.margin=0.25"], "tracking": client.tracking_uri}
-    found = sweep.run_sweep(**settings, at_once=2, say=print)
-    lines: list[str] = []
-    assert sweep.run_sweep(**settings, say=lines.append) == found
-    assert sum(line.startswith("reused: ") for line in lines) == 2
-    assert [cell.settings for cell in found.cells] == combinations(vary)
-    assert len({cell.model for cell in found.cells}) == 2
-    with pytest.raises(UsageError, match="--at-once 0: expected at least 1"):
-        sweep.run_sweep(**settings, at_once=0, say=print)
 
 
 def test_a_sweep_that_cannot_be_judged_trains_nothing_and_leaves_no_run(
