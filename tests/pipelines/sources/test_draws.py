@@ -25,8 +25,7 @@ def test_a_draw_has_different_allowed_numbers_as_many_as_there_are(
 ) -> None:
     numbers = draw(count, size=size, is_allowed=allowed.__contains__, seed=0, key=key)
     possible = allowed & set(range(size))
-    assert len(numbers) == len(set(numbers)) == min(count, len(possible))
-    assert set(numbers) <= possible
+    assert len(numbers) == len(set(numbers)) == min(count, len(possible)) and set(numbers) <= possible
     assert numbers == draw(count, size=size, is_allowed=allowed.__contains__, seed=0, key=key)
 
 
@@ -49,8 +48,7 @@ def test_a_shuffled_order_has_every_number_once(count: int, key: str) -> None:
 
 def test_every_order_is_as_likely() -> None:
     orders = Counter(tuple(shuffled_order(3, seed=0, key=str(trial))) for trial in range(6000))
-    assert len(orders) == 6
-    assert all(abs(times - 1000) < 150 for times in orders.values())
+    assert len(orders) == 6 and all(abs(times - 1000) < 150 for times in orders.values())
 
 
 def test_a_hash_depends_on_seed_and_parts() -> None:

@@ -29,6 +29,11 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "c.json"
+
+
 def test_the_lists_that_are_named_in_the_order_of_the_names(tmp_path: Path) -> None:
     path = tmp_path / "c.json.gz"
     path.write_bytes(gzip.compress(b"\xef\xbb\xbf\n" + json.dumps(CONTENT, ensure_ascii=False, indent=1).encode()))
@@ -58,16 +63,14 @@ def test_members_and_items_of_a_large_file(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", READERS)
-def test_a_file_that_is_no_json_is_one_error(tmp_path: Path, text: bytes, reader: str) -> None:
-    path = tmp_path / "c.json"
+def test_a_file_that_is_no_json_is_one_error(path: Path, text: bytes, reader: str) -> None:
     path.write_bytes(text)
     with pytest.raises(BrokenInputError) as caught:
         list(READERS[reader](path))
     assert caught.value.record_id == "c.json"
 
 
-def test_a_number_of_5000_digits(tmp_path: Path) -> None:
-    path = tmp_path / "c.json"
+def test_a_number_of_5000_digits(path: Path) -> None:
     path.write_bytes(b'[{"a": 1}, {"a": ' + b"9" * 5000 + b"}]")
     first, second = (item for _, item in read_items(path))
     assert (first, type(second)) == ({"a": 1}, FieldError)
@@ -76,11 +79,9 @@ def test_a_number_of_5000_digits(tmp_path: Path) -> None:
         list(read_lists(path, "a"))
 
 
-def test_a_byte_that_is_not_utf8_is_the_failure_of_its_item(tmp_path: Path) -> None:
-    path = tmp_path / "c.json"
+def test_a_byte_that_is_not_utf8_is_the_failure_of_its_item(path: Path) -> None:
     path.write_bytes(b'{"a": [{"x": "\xe4"}, {"x": "b"}, {"x": "\xc3\xa4"}]}')
-    found = [entry for _, entry in read_lists(path, "a")]
-    assert [isinstance(entry, FieldError) for entry in found] == [True, False, False]
+    assert [isinstance(entry, FieldError) for _, entry in read_lists(path, "a")] == [True, False, False]
     path.write_bytes(b'[{"x": "\xe4"}, {"x": "b"}]')
     assert [isinstance(item, FieldError) for _, item in read_items(path)] == [True, False]
     path.write_bytes(b'{"x": "\xe4"}')
@@ -89,16 +90,13 @@ def test_a_byte_that_is_not_utf8_is_the_failure_of_its_item(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("value", ['"\\ud83d"', "NaN", '"a\tb"'])
-def test_what_python_writes_and_json_forbids(tmp_path: Path, value: str) -> None:
-    path = tmp_path / "c.json"
+def test_what_python_writes_and_json_forbids(path: Path, value: str) -> None:
     path.write_text(f'[{{"x": {value}}}, {{"x": 1}}, 3]')
-    found = [item for _, item in read_items(path)]
-    assert [type(item) for item in found] == [dict, dict, FieldError]
+    assert [type(item) for _, item in read_items(path)] == [dict, dict, FieldError]
 
 
 @pytest.mark.parametrize("text", ["{}", '{"a": []}', '{"a": {"b": [1]}, "c": [2]}'])
-def test_a_list_that_is_needed(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "c.json"
+def test_a_list_that_is_needed(path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(BuildError, match=r"c\.json: expected items in the lists a, b; found none in a, b"):
         list(read_lists(path, "a", "b", "d", needed=("a", "b")))

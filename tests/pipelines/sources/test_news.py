@@ -101,41 +101,35 @@ def test_goodnews() -> None:
 
 
 def test_goodnews_splits_and_urls_are_those_published(tmp_path: Path) -> None:
-    splits = {"4fd1c_0": "train", "4fd1c_2": "val", "4fd1d_0": "test", "4fd21_1": "train", "elsewhere_0": "test"}
-    (tmp_path / "img_splits.json").write_text(json.dumps(splits))
-    urls = {"4fd1c": {"0": "https://h/a.jpg", "2": None}, "4fd1d": {}}
-    (tmp_path / "img_urls.json").write_text(json.dumps(urls))
-    source = NewsSource(
-        format="goodnews",
-        articles=str(FOLDER / "captioning_dataset.json"),
-        splits=str(tmp_path / "img_splits.json"),
-        urls=str(tmp_path / "img_urls.json"),
-    )
-    found = list(source.read())
-    assert {item.id: (str(item.split), uris_of(item)[0]) for item in found if isinstance(item, CandidateDocument)} == {
+    splits, urls = tmp_path / "img_splits.json", tmp_path / "img_urls.json"
+    published = {"4fd1c_0": "train", "4fd1c_2": "val", "4fd1d_0": "test", "4fd21_1": "train", "elsewhere_0": "test"}
+    splits.write_text(json.dumps(published))
+    urls.write_text(json.dumps({"4fd1c": {"0": "https://h/a.jpg", "2": None}, "4fd1d": {}}))
+    articles = str(FOLDER / "captioning_dataset.json")
+    source = NewsSource(format="goodnews", articles=articles, splits=str(splits), urls=str(urls))
+    drafts, failures = parted(source.read())
+    assert {draft.id: (str(draft.split), uris_of(draft)[0]) for draft in drafts} == {
         "4fd1c_0": ("train", "https://h/a.jpg"),
         "4fd1c_2": ("val", "4fd1c_2.jpg"),
         "4fd1d_0": ("test", "4fd1d_0.jpg"),
         "4fd21_1": ("train", "4fd21_1.jpg"),
     }
     message = "expected the split of this article in img_splits.json, found none"
-    assert Failure(Stage.SOURCES, "4fd1c_3", Reason.NOT_FOUND, message) in found
+    assert Failure(Stage.SOURCES, "4fd1c_3", Reason.NOT_FOUND, message) in failures
     for text, problem in (
         ('{"a": "x"}', ": expected one of train"),
         ('{"a": 1}', r"\$\.a: expected `str`, got `int`"),
     ):
-        (tmp_path / "img_splits.json").write_text(text)
+        splits.write_text(text)
         with pytest.raises(BuildError, match=problem):
             list(source.read())
 
 
 def test_own_articles_may_say_their_split_and_licence(tmp_path: Path) -> None:
-    record = {"id": 1, "image": "1.jpg", "caption": "A cat.", "split": "dev", "licence": "CC0-1.0"}
-    (tmp_path / "a.jsonl").write_text(
-        "\n".join(json.dumps(record | {"id": n, "split": s}) for n, s in ((1, "dev"), (2, 7)))
-    )
-    drafts, failures = outcomes("jsonl", tmp_path / "a.jsonl")
-    (article,) = drafts
+    record = {"image": "1.jpg", "caption": "A cat.", "licence": "CC0-1.0"}
+    records = [record | {"id": 1, "split": "dev"}, record | {"id": 2, "split": 7}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    (article,), failures = outcomes("jsonl", tmp_path / "a.jsonl")
     assert (article.split, licences_of(article), article.provenance.licence) == (Split.VAL, ("CC0-1.0",), "CC0-1.0")
     assert failures == ["2 broken-record"]
 
@@ -191,5 +185,4 @@ def test_visualnews() -> None:
 def test_files_that_are_not_what_they_should_be(tmp_path: Path, content: bytes, found: list[str]) -> None:
     (tmp_path / "data.json").write_bytes(content)
     drafts, failures = outcomes("visualnews", tmp_path / "data.json")
-    failures = [failure for failure in failures if failure != "1 not-found"]
-    assert [draft.id for draft in drafts] + failures == found
+    assert [*(draft.id for draft in drafts), *(each for each in failures if each != "1 not-found")] == found

@@ -79,8 +79,7 @@ def test_markdown_as_its_programs_write_it(markdown: str, picture: str, tmp_path
     (tmp_path / "img" / "fox.md").write_bytes(markdown.encode())
     documents, failures = outcomes(tmp_path)
     (fox,) = documents.values()
-    assert (uris_of(fox), failures) == ((picture,), {})
-    assert fox.sentences[-1].text == "It runs."
+    assert (uris_of(fox), fox.sentences[-1].text, failures) == ((picture,), "It runs.", {})
 
 
 @pytest.mark.parametrize("form", ["folder", "zip"])

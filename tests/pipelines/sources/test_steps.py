@@ -4,6 +4,7 @@ import json
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -75,23 +76,18 @@ class MadeUp(Source):
 def outcomes(source: Source, tmp_path: Path, *entries: str) -> tuple[list[CandidateDocument], list[Failure]]:
     """Return what a source gives in Beam."""
     takedowns = parse_takedowns([entry.encode() for entry in entries], name="list")
-    found: dict[str, list[Any]] = {}
 
-    def keep(name: str) -> Any:
-        def check(elements: list[Any]) -> None:
-            (tmp_path / name).write_bytes(pickle.dumps(elements))
-
-        return check
+    def keep(elements: list[Any], name: str) -> None:
+        (tmp_path / name).write_bytes(pickle.dumps(elements))
 
     def assemble(root: beam.Pipeline) -> None:
         outcome = root | ReadSource(source=source, context=context_of(tmp_path, takedowns))
-        assert_that(outcome.results, keep("results"), label="results")
-        assert_that(outcome.failures | beam.Flatten(), keep("failures"), label="failures")
+        assert_that(outcome.results, partial(keep, name="results"), label="results")
+        assert_that(outcome.failures | beam.Flatten(), partial(keep, name="failures"), label="failures")
 
     run_pipeline(assemble, runner=Runner.LOCAL, workers=1)
-    for name in ("results", "failures"):
-        found[name] = pickle.loads((tmp_path / name).read_bytes())
-    return sorted(found["results"], key=repr), sorted(found["failures"], key=repr)
+    results, failures = (pickle.loads((tmp_path / name).read_bytes()) for name in ("results", "failures"))
+    return sorted(results, key=repr), sorted(failures, key=repr)
 
 
 def context_of(tmp_path: Path, takedowns: Takedowns) -> Context:
@@ -109,8 +105,9 @@ def test_a_source_with_every_step(tmp_path: Path) -> None:
         ("1", "a one, at least 3"),
         ("a2", "a two, at least 3"),
     ]
-    assert {uris_of(each)[1][:31] for each in documents} == {"unusable:broken-record:expected"}
-    assert max(len(uris_of(each)[1]) for each in documents) < 300
+    assert {(uris_of(d)[1][:31], len(uris_of(d)[1]) < 300) for d in documents} == {
+        ("unusable:broken-record:expected", True)
+    }
     assert sorted((each.record_id, each.message) for each in failures) == [
         ("1", "complete"), ("1", "select"), ("a2", "complete"), ("a3", "read"), ("b2", "fetch"), ("b3", "read"),
     ]  # fmt: skip
