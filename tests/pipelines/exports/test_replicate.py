@@ -1,4 +1,4 @@
-"""A version arrives whole and checked, or not at all; a stopped copy goes on where it was.
+"""A version arrives whole and checked, or not at all; a stopped copy goes on where it was, and holds its data set.
 
 What two versions share is what sets of their keys have in common.
 """
@@ -17,8 +17,13 @@ from orchestration.cli import app
 from pipelines.card.changes import EXAMPLES
 from pipelines.exports import export as module
 from pipelines.exports.export import replicate
+from pipelines.exports.reading import read_shard, shards_of
+from pipelines.exports.subset import write_labelled
+from pipelines.forgetting.forget import forget
+from pipelines.sources.takedowns import parse_takedowns
 from schemas.errors import IntegrityError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
+from schemas.leases import HeldError
 from schemas.manifest import FileEntry, read_manifest, verify
 
 
@@ -143,3 +148,21 @@ def test_two_data_sets_and_a_version_and_itself(lake: str) -> None:
     found = overlap(lake, "one", "one")
     assert {(first, second) for first, _, second, _ in found.values()} == {(0, 0)}
     assert found["ids"][1] == 16 and len(found["ids"][3]) == EXAMPLES
+
+
+def test_what_deletes_waits_for_copies_subsets_and_labelled_sets(built: Any, tmp_path: Path) -> None:
+    """Each holds the data set that it writes: what deletes from the lake is refused meanwhile, at each of its files."""
+    lake, refused = Lake.at(str(tmp_path / "lake")), list[str]()
+
+    def deleting(line: str) -> None:
+        with pytest.raises(HeldError):
+            forget(lake, parse_takedowns([b"id:a"], name="list"), dry_run=False, say=lambda _: None)
+        refused.append(line)
+
+    replicate(built.lake, built.reference, lake, say=deleting)
+    manifest, folder = read_manifest(lake, "documents")
+    labels = {row.row["id"]: {0: 0} for shard in shards_of(manifest) for row in read_shard(shard, folder)}
+    write_labelled(lake, manifest, folder, labels, "people", say=deleting)
+    assert any("files" in line for line in refused) and any("shards" in line for line in refused)
+    assert list(verify(*read_manifest(lake, "documents"))) == []
+    assert read_manifest(lake, "people")[0].dataset == "people"
