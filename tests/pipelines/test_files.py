@@ -14,6 +14,7 @@ import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import zstandard
@@ -105,8 +106,7 @@ def test_a_cut_compressed_file_gives_the_lines_before_the_cut(tmp_path: Path, su
     path.write_bytes(packed[: len(packed) // 2])
     found: list[bytes] = []
     with pytest.raises(BrokenInputError) as caught:
-        for _, line in read_lines(path):
-            found.append(line)
+        found.extend(line for _, line in read_lines(path))
     assert found == text.split(b"\n")[: len(found)]
     assert caught.value.failure().record_id == f"a.txt{suffix}:{len(found) + 1}"
 
@@ -117,8 +117,7 @@ def test_a_cut_tar_is_told(tmp_path: Path, suffix: str) -> None:
     packed = PACKERS[suffix](tar_of({"a.txt": TEXT, "b.txt": TEXT[::-1]}))
     path.write_bytes(packed[: len(packed) // 2])
     with pytest.raises(BrokenInputError, match=r"a\.tar"):
-        for _ in read_tree(str(path), wanted=lambda name: True):
-            pass
+        list(read_tree(str(path), wanted=lambda name: True))
 
 
 def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
@@ -209,9 +208,8 @@ def test_a_name_gives_its_bytes_whatever_its_extension(root: str, name: str, dat
     ],
 )
 def test_what_cannot_be_read_by_a_name_has_a_reason(root: str, name: str, reason: Reason) -> None:
-    with pytest.raises(FileRejected) as caught:
+    with pytest.raises(FileRejected, match=reason):
         read_named(root, name, max_bytes=4)
-    assert caught.value.reason is reason
 
 
 @pytest.mark.parametrize("name", ["train", "", "."])
@@ -235,16 +233,13 @@ def test_links_and_absolute_paths_stay_below_the_root(tmp_path: Path) -> None:
     with pytest.raises(FileRejected, match="no such file"):
         read_named(str(folder), "n" * 5000, max_bytes=9)
     for name in ("out.jpg", "above/out.jpg", str(tmp_path / "out.jpg"), "in/../../out.jpg"):
-        with pytest.raises(FileRejected) as caught:
+        with pytest.raises(FileRejected, match=rf"{Reason.FORBIDDEN}.*outside source\.images.* set source\.images="):
             read_named(str(folder), name, max_bytes=9)
-        assert caught.value.reason is Reason.FORBIDDEN
-        assert caught.value.message == f"outside source.images: {name}; set source.images=FOLDER that has all pictures"
 
 
 def test_a_backslash_in_a_name_that_is_not_there_is_explained(root: str) -> None:
-    with pytest.raises(FileRejected) as caught:
+    with pytest.raises(FileRejected, match=r"train\\1\.jpg: no such file; \\: write / between folders"):
         read_named(root, "train\\1.jpg", max_bytes=4)
-    assert caught.value.message == r"train\1.jpg: no such file; \: write / between folders"
 
 
 @pytest.mark.timeout(20)
@@ -282,9 +277,8 @@ def _with_another_byte(content: bytes) -> bytes:
 def test_damaged_members_of_a_zip_are_failures(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "i.zip"
     path.write_bytes(damage(zip_of({"a.jpg": b"first" * 20, "b.jpg": b"second"}, zipfile.ZIP_STORED)))
-    with pytest.raises(FileRejected) as caught:
+    with pytest.raises(FileRejected, match=Reason.CORRUPT_IMAGE):
         read_named(str(path), "a.jpg", max_bytes=2**20)
-    assert caught.value.reason is Reason.CORRUPT_IMAGE
     assert read_named(str(path), "b.jpg", max_bytes=2**20) == b"second"
     with pytest.raises(BrokenInputError):
         lines_of(f"{path}!/a.jpg")
@@ -292,21 +286,15 @@ def test_damaged_members_of_a_zip_are_failures(tmp_path: Path, damage: Callable[
 
 
 def test_a_zip_is_scanned_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scans: list[str] = []
-    whole = zipfile.ZipFile.__init__
-
-    def counted(self: zipfile.ZipFile, file: str, *args: object, **named: object) -> None:
-        scans.append(file)
-        whole(self, file, *args, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(zipfile.ZipFile, "__init__", counted)
     path = tmp_path / "many.zip"
     path.write_bytes(zip_of({f"{number}.jpg": b"%d" % number for number in range(2000)}))
-    scans.clear()
+    scanned = Mock(side_effect=zipfile.ZipFile)
+    monkeypatch.setattr(zipfile, "ZipFile", scanned)
     assert [read_named(str(path), f"{number}.png", max_bytes=9) for number in range(2000)] == [
         b"%d" % number for number in range(2000)
     ]
-    assert scans == [str(path)]
+    assert scanned.call_count == 1
+    monkeypatch.undo()
     path.write_bytes(zip_of({"0.jpg": b"new"}))
     os.utime(path, (1, 1))
     assert read_named(str(path), "0.jpg", max_bytes=9) == b"new"

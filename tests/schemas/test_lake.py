@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -133,9 +134,7 @@ def test_a_file_that_was_not_finished(path: str, is_one: bool) -> None:
 
 @pytest.mark.parametrize("call", ["write", "add", "settle"])
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     monkeypatch.setattr("schemas.lake.os.fsync", full)
     with pytest.raises(OSError, match="space"):
         getattr(Folder(str(tmp_path)), call)("a", b"data")

@@ -5,9 +5,12 @@ import json
 import tarfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import datasets
 import pyarrow.parquet as pq
 import pytest
+import webdataset
 from builds import quiet, tree
 from PIL import Image
 from typer.testing import CliRunner
@@ -113,7 +116,6 @@ def test_mmc4_has_the_published_fields_and_its_pictures_by_name(exported: Path, 
 
 @of_format("obelics")
 def test_obelics_is_two_parallel_lists_that_datasets_shows_with_pictures(exported: Path, documents: Documents) -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
     loaded = datasets.load_dataset(str(exported), cache_dir=str(exported.parent / "cache"))
     rows = [row for split in loaded.values() for row in split]
     assert {json.loads(row["multilink"])["id"] for row in rows} == documents.keys()
@@ -133,7 +135,6 @@ def test_obelics_is_two_parallel_lists_that_datasets_shows_with_pictures(exporte
 
 @of_format("webdataset")
 def test_webdataset_reads_samples_with_their_pictures(exported: Path, documents: Documents) -> None:
-    webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
     shards = sorted(str(path) for path in exported.glob("*.tar"))
     samples = list(webdataset.WebDataset(shards, shardshuffle=False).decode("pil"))
     assert {sample["json"]["multilink"]["id"] for sample in samples} == documents.keys()
@@ -149,7 +150,6 @@ def test_webdataset_reads_samples_with_their_pictures(exported: Path, documents:
 
 @of_format("hf")
 def test_datasets_loads_a_row_a_document_with_its_pictures_decoded(exported: Path, documents: Documents) -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
     loaded = datasets.load_dataset(str(exported), cache_dir=str(exported.parent / "cache"))
     assert set(loaded) == {"train", "val", "test"}
     assert loaded["train"].features["images"] == datasets.List(datasets.Image())
@@ -178,7 +178,6 @@ def test_lance_reads_the_rows(exported: Path, documents: Documents) -> None:
 
 
 def test_datasets_shows_the_pictures_of_the_data_set_itself(built: Any, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
     loaded = datasets.load_dataset(built.folder.uri, "images", cache_dir=str(tmp_path))
     stored = pq.read_table(sorted(Path(built.folder.uri, "images", "train").iterdir())[0])
     shown = {row["hash"]: row["jpeg"] for row in loaded["train"]}
@@ -204,14 +203,9 @@ def test_while_an_export_is_made_the_earlier_one_is_whole(
     target = Folder(str(tmp_path / "out"))
     export_version(built.manifest, built.folder, target, form="webdataset", say=quiet)
     before = tree(tmp_path / "out")
-
-    def killed(*_: Any, **__: Any) -> str:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pipelines.exports.export.render", killed)
-        with pytest.raises(KeyboardInterrupt):
-            export_version(built.manifest, built.folder, target, form=name, say=quiet)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("pipelines.exports.export.render", Mock(side_effect=KeyboardInterrupt))
+        export_version(built.manifest, built.folder, target, form=name, say=quiet)
     there = tree(tmp_path / "out")
     assert {path: there[path] for path in before} == before
     export = export_version(built.manifest, built.folder, target, form=name, say=quiet)

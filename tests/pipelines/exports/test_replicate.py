@@ -39,8 +39,7 @@ def test_a_copy_is_intact_and_made_once(built: Any, target: Lake) -> None:
     (first,) = replicate(built.lake, built.reference, target, say=quiet)
     assert first.copied == len(built.manifest.files)
     manifest, folder = read_manifest(target, "documents")
-    assert manifest == built.manifest
-    assert list(verify(manifest, folder)) == []
+    assert manifest == built.manifest and list(verify(manifest, folder)) == []
     (again,) = replicate(built.lake, built.reference, target, say=quiet)
     assert (again.copied, again.there) == (0, len(built.manifest.files))
 
@@ -54,10 +53,9 @@ def test_a_copy_that_was_killed_goes_on(built: Any, target: Lake, monkeypatch: p
         copies.append(entry)
         copy(entry, origin, there)
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(module, "_copy", dying)
-        with pytest.raises(KeyboardInterrupt):
-            replicate(built.lake, built.reference, target, say=quiet)
+        replicate(built.lake, built.reference, target, say=quiet)
     assert target.versions("documents") == []
     half = target.dataset("documents", built.manifest.version)
     half.write(copies[0].path, b"x" * copies[0].bytes)  # of the right size, and damaged
@@ -74,10 +72,8 @@ def test_damage_at_the_source_is_not_copied(built: Any, tmp_path: Path, target: 
     folder.write(entry.path, b"0" * entry.bytes)
     with pytest.raises(IntegrityError, match="the manifest has"):
         replicate(source, "documents", target, say=quiet)
-    copy = target.dataset("documents", built.manifest.version)
-    assert not copy.exists(entry.path)
-    assert not copy.exists(MANIFEST)
-    assert not [path for path in copy.files() if path.endswith(".tmp")]
+    copied = [*target.dataset("documents", built.manifest.version).files()]
+    assert not [path for path in copied if path in (entry.path, MANIFEST) or path.endswith(".tmp")]
     folder.delete(entry.path)
     with pytest.raises(IntegrityError, match="missing, though the manifest names it"):
         replicate(source, "documents", target, say=quiet)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -173,15 +174,13 @@ def test_plans_in_turns_load_each_extractor_once(
     tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pages read an article by champion and challenger, each of which has a plan of its own."""
-    plans, made, make = [planned(tmp_path / name) for name in ("first", "second")], list[str](), extraction.extractors
-    monkeypatch.setattr(
-        extraction, "extractors", lambda names, table, *rest: made.append(table) or make(names, table, *rest)
-    )
+    plans, made = [planned(tmp_path / name) for name in ("first", "second")], Mock(side_effect=extraction.extractors)
+    monkeypatch.setattr(extraction, "extractors", made)
     extractors_of.cache_clear()
     for plan in plans * 2:
         for table in (IMAGES, DOCUMENTS):
             extractors_of(plan, table)
-    assert Counter(made) == {IMAGES: 2, DOCUMENTS: 2}
+    assert Counter(call.args[1] for call in made.call_args_list) == {IMAGES: 2, DOCUMENTS: 2}
 
 
 def test_given_vectors_leave_nothing_to_extract(tmp_path: Path, counts: Counter[str]) -> None:

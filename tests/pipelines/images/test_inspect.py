@@ -122,7 +122,6 @@ def test_copies_have_the_same_bytes_on_every_processor(size: tuple[int, int], mo
     for extensions in {CpuExtensions.none, fastest} | (
         {CpuExtensions.sse4_1} if fastest is CpuExtensions.avx2 else set()
     ):
-
         limited = Resizer()
         limited.cpu_extensions = extensions
         monkeypatch.setattr("pipelines.images.inspect.Resizer", partial(copy, limited))

@@ -11,6 +11,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import apache_beam as beam
 import numpy as np
@@ -110,20 +111,17 @@ def test_a_picture_has_a_copy_and_is_inspected_once(
 ) -> None:
     digest = write_picture(tmp_path / "site" / "a.png")
     (tmp_path / "site" / "b.png").write_bytes((tmp_path / "site" / "a.png").read_bytes())
-    inspected: list[int] = []
-    inspect = obtain.inspect_image
-    monkeypatch.setattr(
-        obtain, "inspect_image", lambda data, **rest: inspected.append(len(data)) or inspect(data, **rest)
-    )
+    inspected = Mock(side_effect=obtain.inspect_image)
+    monkeypatch.setattr(obtain, "inspect_image", inspected)
     uris = [f"http://{site}/a.png", "a.png", "b.png"]
     first = dict(obtain_images(uris, access()))
-    assert len(inspected) == 1
+    assert inspected.call_count == 1
     for uri, found in first.items():
         assert found.copy is not None
         assert (found.image.hash, found.image.width, found.image.source) == (digest, 60, uri)
         assert (found.retrieved is not None) == uri.startswith("http")
     again = dict(obtain_images(uris, access()))
-    assert again == first and len(inspected) == 1 and Quiet.asked == ["/a.png"]
+    assert again == first and inspected.call_count == 1 and Quiet.asked == ["/a.png"]
     (ref,) = access().copies.index().find([digest])
     assert ref is not None
     copy = access().copies.read([ref], ["jpeg"])["jpeg"][0].as_py()

@@ -3,6 +3,7 @@
 import re
 from ipaddress import ip_address
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -41,14 +42,9 @@ def test_public_addresses_are_given_in_order() -> None:
     assert book.endpoints("Example.org", 443) == [("2606:4700::1111", 443), ("93.184.216.34", 443)]
 
 
-def no_such_name(host: str, port: int) -> list[str]:
-    raise OSError("no such name")
+NO_SUCH_NAME = Mock(side_effect=OSError("no such name"))
 
-
-def unwanted(host: str, port: int) -> list[str]:
-    raise AssertionError("looked up")
-
-
+UNWANTED = Mock(side_effect=AssertionError("looked up"))
 DETOUR = ["imgur.com=127.0.0.1:8080"]
 
 
@@ -65,16 +61,15 @@ DETOUR = ["imgur.com=127.0.0.1:8080"]
             Reason.ADDRESS_REFUSED,
             "10.0.0.1:80",
         ),
-        ("nowhere.example", {"lookup": no_such_name}, Reason.CONNECTION_FAILED, "cannot be resolved"),
-        ("imgur.com", {"connect_to": DETOUR, "lookup": unwanted}, Reason.ADDRESS_REFUSED, "127.0.0.1:8080"),
+        ("nowhere.example", {"lookup": NO_SUCH_NAME}, Reason.CONNECTION_FAILED, "cannot be resolved"),
+        ("imgur.com", {"connect_to": DETOUR, "lookup": UNWANTED}, Reason.ADDRESS_REFUSED, "127.0.0.1:8080"),
     ],
 )
 def test_a_host_that_may_not_be_reached_has_its_reason(
     host: str, settings: dict[str, Any], reason: Reason, words: str
 ) -> None:
-    with pytest.raises(FetchFailed, match=re.escape(words)) as caught:
+    with pytest.raises(FetchFailed, match=f"{reason}.*{re.escape(words)}"):
         AddressBook(**settings).endpoints(host, 80)
-    assert caught.value.reason is reason
 
 
 @pytest.mark.parametrize(
@@ -97,7 +92,7 @@ def test_an_allowance_is_for_a_host_or_address_and_one_port(allowed: str, port: 
 
 
 def test_an_allowed_detour_asks_no_name_server() -> None:
-    book = AddressBook(connect_to=DETOUR, allow_hosts=["127.0.0.1:8080"], lookup=unwanted)
+    book = AddressBook(connect_to=DETOUR, allow_hosts=["127.0.0.1:8080"], lookup=UNWANTED)
     assert book.endpoints("imgur.com", 443) == [("127.0.0.1", 8080)]
 
 

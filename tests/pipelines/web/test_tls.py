@@ -49,9 +49,8 @@ def test_names_and_certificate_are_of_the_true_host(secure, client_of) -> None:
     client = client_of(connect_to=(f"{HOST}=127.0.0.1:{port}", f"other.example=127.0.0.1:{port}"), **reach)
     assert client.body(client.get(f"https://{HOST}/a", source="s", kind=Kind.API)) == b"ok"
     assert names == [("tls", HOST), ("host", HOST)]
-    with pytest.raises(FetchFailed, match="certificate") as caught:
+    with pytest.raises(FetchFailed, match=f"{Reason.CONNECTION_FAILED}.* certificate"):
         client.get("https://other.example/a", source="s", kind=Kind.API)
-    assert caught.value.reason is Reason.CONNECTION_FAILED
 
 
 def test_an_unknown_authority_is_not_trusted(secure, client_of) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
+from unittest.mock import Mock
 
 import pytest
 
@@ -175,10 +176,7 @@ def test_a_later_address_is_tried_where_the_first_takes_no_connection(web, scrip
 
 
 def test_no_file_descriptors_left_is_about_the_machine(web, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_left(*_: object, **__: object) -> None:
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr("socket.create_connection", none_left)
+    monkeypatch.setattr("socket.create_connection", Mock(side_effect=OSError(24, "Too many open files")))
     transport = Transport(HttpConfig(allow_hosts=(f"127.0.0.1:{web.port}",)))
     with pytest.raises(OSError, match="Too many open files"):
         transport.ask(parse_target(f"{web.url}/"), {}, budget_s=10.0)
