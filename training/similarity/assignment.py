@@ -75,8 +75,6 @@ def predicted_pairs(similarities: Floats) -> tuple[Int64, Int64]:
     >>> predicted_pairs(np.array([[0.9, 0.8], [0.7, 0.1], [-0.5, -0.2]]))
     (array([0, 1]), array([1, 0]))
     """
-    if not similarities.size:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return match(similarities, min(similarities.shape), Matching.AT_MOST)
 
 

@@ -49,6 +49,7 @@ def make_draft(
         (make_draft(sentences=1), Reason.TOO_FEW_SENTENCES),
         (make_draft(sentences=0), Reason.TOO_FEW_SENTENCES),
         (make_draft(text="only four tokens here"), Reason.TOO_FEW_SENTENCES),
+        (make_draft(text=f"{LONG} \ud800"), Reason.BROKEN_RECORD),
     ],
 )
 def test_a_draft_is_kept_or_dropped_for_its_reason(draft: CandidateDocument, reason: Reason | None) -> None:
@@ -83,6 +84,14 @@ def test_a_document_left_with_one_image_is_dropped() -> None:
     *_, failure = settle(make_draft(), outcomes, DocumentsConfig())
     assert failure.reason is Reason.TOO_FEW_IMAGES
     assert "found 1" in failure.message
+
+
+@pytest.mark.parametrize(("lost", "reason"), [(0, None), (1, Reason.TOO_FEW_IMAGES)])
+def test_a_document_may_need_all_of_its_images(lost: int, reason: Reason | None) -> None:
+    outcomes: dict[str, PackedImage | Failure] = {f"http://i/{index}": found_image(f"h{index}") for index in range(3)}
+    outcomes |= {f"http://i/{index}": Failure(Stage.IMAGES, "x", Reason.NOT_FOUND) for index in range(lost)}
+    *_, found = settle(make_draft(), outcomes, DocumentsConfig(keep_partial=False))
+    assert (found.reason if isinstance(found, Failure) else None) == reason
 
 
 def test_a_later_stage_takes_images_out_by_the_same_rule() -> None:

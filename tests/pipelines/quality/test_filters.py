@@ -27,6 +27,15 @@ def test_sharpness_is_the_variance_of_the_laplacian(photographs: dict[str, bytes
     assert sharpness(buffer.getvalue()) < 0.1 * sharpness(photographs["coffee"])
 
 
+@pytest.mark.parametrize(("size", "expected"), [((2, 9), 0.0), ((9, 2), 0.0), ((4, 3), 406406.25)])
+def test_a_picture_that_is_all_margin_is_not_sharp(size: tuple[int, int], expected: float) -> None:
+    buffer = io.BytesIO()
+    picture = Image.new("L", size)
+    picture.putpixel((1, 1), 255)
+    picture.save(buffer, "PNG")
+    assert sharpness(buffer.getvalue()) == expected
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
@@ -60,6 +69,11 @@ def test_an_image_is_judged_by_its_original_and_its_copy(
 def test_a_document_is_judged_by_images_a_word_and_language(settings: dict[str, Any], reason: str | None) -> None:
     problem = document_problem([Sentence("One two."), Sentence("Three four.")], 2, "en", QualityConfig(**settings))
     assert (problem and problem[0]) == reason
+
+
+def test_a_document_without_words_has_more_images_a_word_than_any_limit() -> None:
+    problem = document_problem([Sentence("")], 2, "en", QualityConfig(max_images_per_word=1e9))
+    assert problem and problem[0] == "image-text-ratio"
 
 
 def test_thresholds_that_cannot_be_are_refused() -> None:

@@ -8,10 +8,10 @@ import pytest
 from candidates import candidate_of, uris_of
 
 from pipelines.sources.records import CandidateDocument, CandidateImage
-from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns, without_listed
+from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns, taken_down, without_listed
 from schemas.documents import Provenance, Sentence
 from schemas.errors import NotFoundError, UsageError
-from schemas.failures import Reason
+from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
 
 HASH = "0123456789abcdef" * 4
@@ -157,6 +157,14 @@ def test_an_address_on_the_list_is_none_that_can_be_used() -> None:
     (found,) = without_listed([replace(make_draft(), images=tuple(map(CandidateImage, uris, sources)))], listed)
     assert [uri.startswith(f"unusable:{Reason.TAKEN_DOWN}:") for uri in uris_of(found)] == [True, False, True, False]
     assert not any(word in "".join(uris_of(found)[::2]) for word in ("imgur", "gone.example", "a.tar"))
+
+
+def test_what_repeats_the_id_of_a_listed_document_later_does_not_name_it() -> None:
+    other = replace(make_draft(url=None), id="other")
+    repeated = Failure(Stage.SOURCES, "diy-3x9k2f", Reason.ID_TAKEN)
+    listed = parse("url:https://imgur.com/a/AbC")
+    first, kept, again = without_listed([make_draft(), other, repeated], listed)
+    assert first == taken_down(Stage.SOURCES, "url:") and kept == other and again == first
 
 
 def test_the_fingerprint_is_of_what_is_listed() -> None:

@@ -10,7 +10,7 @@ from lapjv import lapjv
 from scipy.optimize import linear_sum_assignment
 
 from training.data.ragged import Ragged
-from training.similarity.assignment import Matching, match, match_pairs
+from training.similarity.assignment import Matching, match, match_pairs, predicted_pairs
 from training.similarity.similarity import edge_counts
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5))
@@ -86,6 +86,12 @@ def test_at_most_leaves_out_what_is_below_zero_and_keeps_zero() -> None:
     """The number of edges is what the sum is divided by."""
     rows, columns = match(np.array([[0.0, -1.0, -1.0], [-1.0, -0.5, -1.0], [-1.0, -1.0, 0.5]]), 3, "at_most")
     assert (rows.tolist(), columns.tolist()) == ([0, 2], [0, 2])
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
+def test_a_document_without_sentences_or_images_has_no_links(shape: tuple[int, int]) -> None:
+    rows, columns = predicted_pairs(np.zeros(shape))
+    assert rows.tolist() == columns.tolist() == [] and rows.dtype == columns.dtype == np.int64
 
 
 @pytest.mark.parametrize("odd", [torch.nan, torch.inf, -torch.inf])
