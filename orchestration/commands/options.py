@@ -15,7 +15,7 @@ import typer
 from orchestration.cli import SharedOptions
 from orchestration.config import LinksSettings
 from schemas import documents
-from schemas.console import Console, Say, as_mapping
+from schemas.console import Console, Say
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
@@ -127,16 +127,6 @@ def items(text: str, option: str) -> list[str]:
     if not found:
         raise UsageError(f"{option} {text!r}: expected at least one name")
     return found
-
-
-def with_report(lines: Iterable[str], values: Any, report: Path | None, page: Callable[[], str]) -> Summary:
-    """Return a summary; with a folder for a page, the page is written there, and the summary names it."""
-    if report is None:
-        return lines, values
-    from training.report.pages import write_page
-
-    path = str(write_page(report, page()))
-    return [*lines, f"report: {path}"], {**as_mapping(values), "report": path}
 
 
 def failure_lines(summary: Mapping[str, Any]) -> list[str]:

@@ -22,7 +22,6 @@ def compare_command(
     lake: options.LakePath,
     dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,
     split: options.Split = Split.TEST,
-    report: options.Report = None,
     workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
@@ -42,9 +41,9 @@ def compare_command(
         workers=workers,
         tracking_uri=tracking,
     )
-    from training.report.pages import comparison_lines, comparison_page
+    from training.report.studies import comparison_lines
 
-    yield options.with_report(comparison_lines(found), found, report, lambda: comparison_page(found))
+    yield comparison_lines(found), found
 
 
 def sweep_command(
@@ -62,7 +61,6 @@ def sweep_command(
     ] = None,
     workers: options.TrainWorkers = 1,
     split: options.Split = Split.VAL,
-    report: options.Report = None,
     tracking: options.NewTracking = None,
     *,
     say: options.Progress,
@@ -74,7 +72,7 @@ def sweep_command(
     make = known_recipe(recipe or DEFAULT_RECIPE)
     dataset = options.known_dataset(lake, dataset)
     override(make(), settings or [])
-    from training.report.pages import sweep_page, sweep_table
+    from training.report.studies import sweep_lines
     from training.workflows.studies import PAPER, run_sweep
 
     found = run_sweep(
@@ -88,9 +86,7 @@ def sweep_command(
         tracking=tracking,
         say=say,
     )
-    problems = [f"- {cell.title}: {cell.problem}" for cell in found.cells if cell.problem]
-    lines = [f"{found.dataset}, {found.split}", *sweep_table(found).lines(), *problems, f"run {found.run}"]
-    yield options.with_report(lines, found, report, lambda: sweep_page(found))
+    yield [*sweep_lines(found), f"run {found.run}"], found
 
 
 def transfer_command(
@@ -98,7 +94,6 @@ def transfer_command(
     models: Annotated[str, typer.Option(help="Addresses of models, as for evaluate, separated by commas.")],
     datasets: Annotated[str, typer.Option(help="NAME or NAME@VERSION of data sets, separated by commas.")],
     split: options.Split = Split.TEST,
-    report: options.Report = None,
     workers: options.ShardWorkers = 1,
     tracking: options.Tracking = None,
     *,
@@ -107,13 +102,10 @@ def transfer_command(
     """Evaluate models on other data sets: AUC of every model on every data set."""
     addresses = options.items(models, "--models")
     references = [options.known_dataset(lake, dataset) for dataset in options.items(datasets, "--datasets")]
-    from training.report.pages import transfer_page, transfer_table
+    from training.report.studies import transfer_lines
     from training.workflows.studies import run_transfer
     from training.workflows.workers import by_workers
 
     with by_workers(workers):
         cells = run_transfer(models=addresses, datasets=references, lake=lake, split=split, tracking=tracking, say=say)
-    problems = [f"- {cell.title}: {cell.problem}" for cell in cells if cell.problem]
-    values = {"split": split, "cells": cells}
-    lines = [*transfer_table(cells).lines(), *problems]
-    yield options.with_report(lines, values, report, lambda: transfer_page(cells, split=split))
+    yield transfer_lines(cells), {"split": split, "cells": cells}

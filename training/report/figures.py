@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -20,7 +20,6 @@ from markupsafe import Markup
 
 from training.data.ragged import Float64
 from training.metrics.scores import Score
-from training.report.sections import POINTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,13 +102,9 @@ class Axis:
 
 
 def axes_of(columns: Iterable[Sequence[Score]]) -> list[Axis]:
-    """Return the axis that the intervals of each column share; that of differences holds zero."""
-    return [Axis.over(end for score in column for end in _ends_of(score)) for column in columns]
-
-
-def _ends_of(score: Score) -> Iterator[float]:
-    zero = 0.0 if score.unit == POINTS else None
-    yield from (end for end in (score.value, score.low, score.high, zero) if end is not None)
+    """Return the axis that the intervals of each column share."""
+    ends = ((end for score in column for end in (score.value, score.low, score.high)) for column in columns)
+    return [Axis.over(end for end in column if end is not None) for column in ends]
 
 
 def _styled(draw: Callable[P, Markup]) -> Callable[P, Markup]:

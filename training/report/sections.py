@@ -182,11 +182,6 @@ def score_row(
     return Row(name, tuple(scores.get(metric, "") for metric in columns), kind, note)
 
 
-def is_clear(score: Score) -> bool:
-    """Return whether the interval of a difference leaves zero out."""
-    return (score.low or 0.0) > 0 or (score.high or 0.0) < 0
-
-
 def _number(value: float, score: Score) -> str:
     form = ".1f" if score.deviation is not None else _FORMATS.get(score.unit, ".1f")
     text = format(value, form)

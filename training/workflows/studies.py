@@ -36,7 +36,7 @@ from training.mlflow.tracked_training import run_train
 from training.promotions.loaded import LoadedModel
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
-from training.report.pages import sweep_page
+from training.report.studies import sweep_lines
 from training.workflows.evaluate import run_evaluate
 
 
@@ -165,7 +165,7 @@ def run_sweep(
             for settings in configs
         )  # fmt: skip
         sweep = Sweep(recipe=name, dataset=reference, split=str(split), run=parent, cells=cells)
-        client.log_text(parent, sweep_page(sweep), f"sweep-{split}.html")
+        client.log_text(parent, "\n".join(sweep_lines(sweep)), f"sweep-{split}.txt")
     return sweep
 
 
