@@ -52,13 +52,12 @@ def build(
     workers: int = 1,
     beam_options: tuple[str, ...] = (),
     ask_again: bool = False,
-    ask_again_all: bool = False,
 ) -> "BuildSummary":
     """Build a version of a data set, or reuse the one that the same inputs gave before."""
     from pipelines import config
 
     asked = override(config.recipe(dataset, recipe or None), settings)
-    if ask_again_all:
+    if ask_again:
         asked = replace(asked, http=replace(asked.http, ask_again_before=time.time()))
     from pipelines.run import build_dataset
 
@@ -68,7 +67,6 @@ def build(
         runner=runner,
         workers=workers,
         beam_options=beam_options,
-        ask_again=ask_again or ask_again_all,
         say=say,
     )
 

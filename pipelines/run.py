@@ -1,7 +1,7 @@
-"""Building a data set version from start to commit: check, reuse, run, verify the budget, commit.
+"""Building a data set version from start to commit: check, run, verify the budget, commit.
 
-    request (settings + input files) --> already answered? --> reuse that version
-                 |                                no
+    settings + input files
+                 |
                  v
     pipeline writes shards, failures, duplicates, and a draft of the manifest
                  |
@@ -9,11 +9,11 @@
     budget, leftovers of a killed run swept, manifest.json, then the `latest` pointer
 
 Killed anywhere and run again, the same version with the same bytes comes out: what was fetched is in `raw/`, and what
-was written has the same names and content.
+was written has the same names and content. A version that was there already is reused: it is written again in place of
+what may be damaged, or found to be the same.
 """
 
 import dataclasses
-import json
 import os
 import time
 from collections import Counter
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,37 +29,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.build import BuildPlan, chain_stages, identity_of
+from pipelines.build import BuildPlan, chain_stages
 from pipelines.card.card import write_cards
 from pipelines.card.show import describe, explain_failures, failures_by_host, host_lines
 from pipelines.embedded import on_web
 from pipelines.features.extraction import FeaturePlan, plan_features
-from pipelines.files import INSIDE, input_file, open_uri
 from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline
 from pipelines.ledger import VERSIONS
 from pipelines.packs import MANY, merge_small
 from pipelines.recipe import BuildConfig
 from pipelines.settings import Runner
 from pipelines.shards.writing import write_rows
-from pipelines.sources.source import find_inputs, image_root, named_inputs
+from pipelines.sources.source import find_inputs, image_root
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, read_takedowns
 from pipelines.transforms import Progress, watched
 from pipelines.turns import LEASES, turn_alone, turn_of_build
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file
 from pipelines.web.requests import REMEMBERED_S, FetchFailed
-from schemas.configs import Outside, naming
 from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
-from schemas.lake import DRAFTS, MANIFEST, REQUESTS, Folder, Lake
+from schemas.lake import DRAFTS, MANIFEST, Folder, Lake
 from schemas.leases import HeldError
 from schemas.manifest import CARDS, Manifest, check_same, commit, small_splits, table_parts
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row, retrieval_tables
-from schemas.versions import digest_stream, fingerprint
 
-UNREACHED_SHARE = 0.05
-REUSED_S = 3_600.0  # for so long a version of which some failed for the moment is reused
-_DIGESTS_KEPT = 256
 SHARES_OF_A_WORKER = 8  # parts that hosts are divided into
 CLUSTER_SHARES = 16_384  # where the number of workers is the cluster's affair: of 100 million images, 6,000 each
 
@@ -106,13 +100,11 @@ def build_dataset(
     runner: Runner = Runner.LOCAL,
     workers: int = 1,
     beam_options: Sequence[str] = (),
-    ask_again: bool = False,
     say: Callable[[str], None],
 ) -> BuildSummary:
-    """Build a version of a data set, or reuse the one that the same inputs and settings gave before.
+    """Build a version of a data set, or find that what is read is what a version that is there was made of.
 
     Args:
-        ask_again: whether the version before is not reused, so that what failed for the moment is asked for again.
         say: receives a line of progress now and then.
 
     Raises:
@@ -132,12 +124,6 @@ def build_dataset(
         config = dataclasses.replace(config, takedowns=takedowns.fingerprint)
         config, captured = with_inputs(config, lake, say=say)
         features = features_of(config, lake=lake, workers=processes_of_machine(runner, workers, beam_options))
-        request = request_key(config, features)
-        earlier = None if ask_again else answered(lake, config.dataset, request)
-        if earlier is not None:
-            why = "the same inputs and settings gave this version before"
-            lake.point_latest(config.dataset, earlier.version)
-            return _summary(lake, earlier, why)
         if config.source.fetch is not None and not config.http.contact:
             say("http.contact is not set: hosts cannot reach you; --set http.contact=you@example.org")
         sign = None if is_here else Sign(lake.builds.child("signs"))
@@ -164,7 +150,7 @@ def build_dataset(
                     beam_options=beam_options,
                 )
             draft = Manifest.from_json(lake.builds.read(plan.draft).decode())
-            summary = finish(plan, draft, request, captured, check_turn=check_turn)
+            summary = finish(plan, draft, captured, check_turn=check_turn)
         finally:
             lake.builds.delete(plan.draft)
             lake.builds.delete(listed)
@@ -185,7 +171,6 @@ def merge_packs(plan: BuildPlan) -> None:
 def finish(
     plan: BuildPlan,
     draft: Manifest,
-    request: str | None,
     captured: Iterable[CapturedFile],
     *,
     check_turn: Callable[[], None],
@@ -212,18 +197,11 @@ def finish(
     write_cards(folder, manifest)
     commit(lake, manifest)
     note_ledger(plan, manifest.version)
-    if request is not None:
-        remember(lake, request, draft, retry_after_s=REUSED_S)
     rows = [retrieval_row(Retrieval(Retrieved.INPUT, each.url, each.url, each.fetched_at)) for each in captured]
     if rows:
-        write_rows(lake.retrievals(manifest.dataset, manifest.version), "inputs.parquet", rows, RETRIEVAL_SCHEMA)
+        write_rows(beside, "inputs.parquet", rows, RETRIEVAL_SCHEMA)
     why = "what was read is what the version that was there was made of" if was_there else ""
-    return _summary(lake, manifest, why)
-
-
-def _summary(lake: Lake, manifest: Manifest, why: str) -> BuildSummary:
-    name = manifest.dataset, manifest.version
-    return BuildSummary(manifest, lake.dataset(*name).uri, lake.retrievals(*name).uri, why)
+    return BuildSummary(manifest, folder.uri, beside.uri, why)
 
 
 def note_ledger(plan: BuildPlan, version: str) -> None:
@@ -307,67 +285,6 @@ def check_environment(config: BuildConfig) -> None:
         raise UsageError(f"expected {', '.join(missing)} in the environment for this source")
 
 
-def request_key(config: BuildConfig, features: FeaturePlan) -> str | None:
-    """Return a key of settings, extractors and input files, or None where what is read may change behind them.
-
-    That is so for an API, and for image files, which no one lists by content.
-    """
-    if not config.source.is_fixed:
-        return None
-    return fingerprint(
-        {
-            **identity_of(config, features),
-            "http": naming(config.http, Outside.REACH),
-            "files": [_digest(place) for place in named_inputs(config.source)],
-        }
-    )
-
-
-def _digest(place: str) -> str:
-    """Return the digest of a file, and the name of what is read in it."""
-    file = input_file(place)
-    folder, _, name = file.uri.rpartition("/")
-    return f"{_file_digest(file.uri, Folder(folder or '.').stamp(name))}{INSIDE}{file.member}"
-
-
-@lru_cache(_DIGESTS_KEPT)
-def _file_digest(uri: str, stamp: tuple[int, int]) -> str:
-    """Return the digest of a file, read once while its size and time are the same: an archive may hold many inputs."""
-    with open_uri(uri) as stream:
-        return digest_stream(stream)
-
-
-def remember(lake: Lake, request: str, manifest: Manifest, *, retry_after_s: float) -> None:
-    """Note which version a request gave: for good, or for a while where some of it failed for the moment.
-
-    Where more than a few documents' worth failed for the moment nothing is noted: the next build asks again.
-    """
-    documents = sum(split.documents for split in manifest.splits.values())
-    transient = sum(count for reason, count in manifest.failures.items() if Reason(reason) in TRANSIENT)
-    if transient > UNREACHED_SHARE * documents:
-        return
-    holds_until = time.time() + retry_after_s if transient else None
-    note = {"version": manifest.version, "holds_until": holds_until}
-    lake.builds.write(f"{REQUESTS}/{request}.json", json.dumps(note).encode())
-
-
-def answered(lake: Lake, dataset: str, request: str | None) -> Manifest | None:
-    """Return the manifest of the version a request gave before, or None where there is none or it may have changed."""
-    if request is None:
-        return None
-    try:
-        note = json.loads(lake.builds.read(f"{REQUESTS}/{request}.json"))
-        folder = lake.dataset(dataset, note["version"])
-        manifest = Manifest.from_json(folder.read(MANIFEST).decode())
-    except FileNotFoundError:
-        return None
-    if note["holds_until"] is not None and time.time() > note["holds_until"]:
-        return None
-    sizes = {path: info.size for path, info in folder.infos().items()}
-    is_whole = all(sizes.get(entry.path) == entry.bytes for entry in manifest.files)
-    return manifest if is_whole else None
-
-
 def check_budget(
     manifest: Manifest, max_failure_share: float, path: str, lost: Iterable[pa.Table], *, hints: Iterable[str] = ()
 ) -> None:
@@ -430,6 +347,6 @@ def memory_lines(hosts: Mapping[tuple[str, str], int]) -> list[str]:
     ]
     passing = sum(count for reason, count in counts.items() if Reason(reason) in TRANSIENT)
     return [
-        *([f"failed for the moment: {passing}; to ask again at once: --ask-again"] if passing else []),
-        *([*lines, "to ask for what is remembered again at once: --ask-again-all"] if lines else []),
+        *([f"failed for the moment: {passing}; the next build asks again"] if passing else []),
+        *([*lines, "to ask for what is remembered again at once: --ask-again"] if lines else []),
     ]

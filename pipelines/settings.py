@@ -104,7 +104,7 @@ class HttpConfig(Settings):
         listing_max_age_s: age below which a captured listing or input file is not requested again.
         page_max_age_s: the same for a page or an API's answer about one record; images are kept forever.
         ask_again_before: refusals of hosts before this time (seconds since 1970) are forgotten; set by `build
-            --ask-again-all`.
+            --ask-again`.
         ca_bundle: path of a PEM file of certificate authorities trusted besides the usual ones.
     """
 

@@ -5,7 +5,7 @@
     features/<extractor>/     features that no version has, and packs as above
     datasets/<name>/          folders without a manifest: a build did not finish
     retrievals/, links/, indexes/    of versions that are gone
-    builds/                   notes of requests that such versions answered, and drafts
+    builds/                   drafts of builds that were killed
     anywhere                  temporary files that a killed process left
 
 All of it is made again when it is wanted. Answers of hosts (`raw/`) stay: what a host answered may not be had again;
@@ -14,7 +14,6 @@ While a build is under way nothing is deleted. What is younger than a day stays,
 requests nobody says that a build is under way.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -26,7 +25,7 @@ from pipelines.features.values import DOCUMENTS, IMAGES, feature_folder
 from pipelines.packs import pack_at, parse_keys, read_keys, remove_rows
 from pipelines.turns import LEASES, turn_alone
 from schemas.errors import UsageError
-from schemas.lake import MANIFEST, REQUESTS, Folder, Lake, is_temporary
+from schemas.lake import MANIFEST, Folder, Lake, is_temporary
 from schemas.manifest import COPIES, Manifest, read_manifest
 from schemas.tables import read_columns
 
@@ -136,15 +135,8 @@ class _Needs:
         if top in _OF_VERSIONS:
             return float(len(rest) > 2 and "/".join(rest[:2]) not in self._versions)
         if top == "builds":
-            return float(path.endswith(".json") and rest[0] != LEASES and not self._is_answer(path))
+            return float(path.endswith(".json") and rest[0] != LEASES)
         return self._spare_of_pack(path) if top in ("images", "features") else 0.0
-
-    def _is_answer(self, path: str) -> bool:
-        """Whether a file notes which version that is there a request gave."""
-        if not path.startswith(f"builds/{REQUESTS}/"):
-            return False
-        version = json.loads(self._lake.root.read(path))["version"]
-        return any(known.endswith(f"/{version}") for known in self._versions)
 
     def remove_spare(self, path: str) -> None:
         """Take the rows out of a pack that no version needs."""

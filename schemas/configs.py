@@ -89,13 +89,13 @@ def outside(default: C, why: Outside) -> C:
     return dataclasses.field(default=default, metadata={Outside: why})
 
 
-def naming(config: Any, *more: Outside) -> dict[str, Json]:
-    """Return the settings that are part of a version's name, as `resolve` does, and those of more marks."""
+def naming(config: Any) -> dict[str, Json]:
+    """Return the settings that are part of a version's name, as `resolve` does."""
     values = dict[str, Json]()
     for each in dataclasses.fields(config):
-        if each.metadata.get(Outside) in (None, *more):
+        if Outside not in each.metadata:
             value = getattr(config, each.name)
-            values[each.name] = naming(value, *more) if dataclasses.is_dataclass(value) else plain(value)
+            values[each.name] = naming(value) if dataclasses.is_dataclass(value) else plain(value)
     return values
 
 

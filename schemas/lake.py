@@ -4,7 +4,7 @@
     <lake>/images/<method>/                     packs of 256-px copies
     <lake>/features/<extractor>/<fingerprint>/  packs of features
     <lake>/networks/                            graphs of networks, made of their checkpoints
-    <lake>/builds/                              which version a request gave, drafts of builds under way
+    <lake>/builds/                              drafts of builds under way
     <lake>/datasets/<name>/<version>/           a data set version, real once its manifest.json is there
     <lake>/datasets/<name>/latest               a pointer: the text of a version, swapped atomically
     <lake>/retrievals/<name>/<version>/         when what it was made of was fetched, in this lake
@@ -55,7 +55,6 @@ from schemas.stores import (
 
 MANIFEST = "manifest.json"
 LATEST = "latest"
-REQUESTS = "requests"  # of `builds`: which version each gave
 DRAFTS = "drafts"  # of `builds`: manifests that are not committed
 _WRITTEN_AT_ONCE = 1 << 20  # bytes
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")

@@ -18,17 +18,15 @@ def build_command(
     runner: Annotated[Runner, typer.Option(help="Where Beam runs.")] = Runner.LOCAL,
     workers: Annotated[int, typer.Option(help="Worker processes (local and portable).")] = 1,
     *,
-    ask_again: Annotated[bool, typer.Option(help="Repeat requests that failed temporarily; reuse no version.")] = False,
-    ask_again_all: Annotated[
-        bool,
-        typer.Option(help="The same, and repeat refused requests (403, 404), which are remembered otherwise."),
+    ask_again: Annotated[
+        bool, typer.Option(help="Repeat refused requests (403, 404), which are remembered otherwise.")
     ] = False,
     say: options.Progress,
 ) -> options.Summaries:
     """Build a version of a data set: scrape or read its source, and write shards with features.
 
-    A second run fetches nothing again and writes the same bytes; refusals of hosts are remembered for days. Options
-    of Beam follow after `--`.
+    A second run repeats only requests that failed temporarily, and writes the same bytes; refusals of hosts are
+    remembered for days. Options of Beam follow after `--`.
     """
     summary = build(
         say,
@@ -40,7 +38,6 @@ def build_command(
         workers=workers,
         beam_options=tuple(beam_options or ()),
         ask_again=ask_again,
-        ask_again_all=ask_again_all,
     )
     from pipelines.run import summary_lines
 

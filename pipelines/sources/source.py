@@ -121,11 +121,6 @@ class Source(Settings):
     complete: ClassVar[Callable[..., Outcomes] | None] = None
 
     @property
-    def is_fixed(self) -> bool:
-        """Return whether what is read follows from its settings and files alone, so that a version can be reused."""
-        return False
-
-    @property
     def environment(self) -> Sequence[str]:
         """Return the names of the environment variables that must be set."""
         return ()
@@ -215,12 +210,6 @@ def find_inputs(source: Any, capture: Capture) -> Any:
         files = tuple(file for text in texts for file in _found(text, given, capture))
         found[given.name] = "".join(files) if isinstance(getattr(source, given.name), str) else files
     return replace(source, **found)
-
-
-def named_inputs(source: Any) -> list[str]:
-    """Return every path that the settings of a source name, images on the web apart."""
-    texts = (text for given in source.inputs for text in _texts(source, given))
-    return [text for text in texts if not on_web(text)]
 
 
 def image_root(source: Any) -> str:

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from builds import rows
-from pairs.world import World, capture, check, serving, sweep_up, upgrade_code
+from pairs.world import World, check, serving, sweep_up, upgrade_code
 
 from pipelines.documents import transforms as documents
 from pipelines.documents import transforms as quality
 from pipelines.features import transforms as features
-from pipelines.sources.source import Source
 from pipelines.web import client
 
 
@@ -31,16 +30,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         yield World(tmp_path, host, monkeypatch)
     for each in made:  # a process keeps few: what another test drops must have no segment open
         each.flush()
-
-
-def test_a_sweep_leaves_the_answer_to_a_request_whose_version_is_there(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Source, "is_fixed", True)  # a crawl brings its pictures
-    capture(world)
-    sweep_up(world)
-    again = world.build_of("web", f"{world.host.url}/crawl.warc.gz")
-    assert again.why_reused == "the same inputs and settings gave this version before"
 
 
 def test_a_sweep_leaves_the_copies_of_versions_that_an_earlier_library_made(world: World) -> None:

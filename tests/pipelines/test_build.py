@@ -1,7 +1,4 @@
-"""The whole build on Beam's local runner, on ten hand-written documents.
-
-A request is answered by the version it gave before, for as long as its failures are remembered.
-"""
+"""The whole build on Beam's local runner, on ten hand-written documents."""
 
 import json
 from dataclasses import asdict, replace
@@ -20,16 +17,15 @@ from pipelines.documents_for_linking import Extraction, add_vectors
 from pipelines.documents_for_linking import documents_of as documents_of_linking
 from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
-from pipelines.run import BuildSummary, answered, features_of, memory_lines, remember
+from pipelines.run import BuildSummary, features_of, memory_lines
 from pipelines.settings import Runner
-from pipelines.shards.manifest import DocumentSize, summarise
 from pipelines.sources.datasets.documents import DocumentsSource
 from schemas.document_rows import to_row
 from schemas.documents import Split
 from schemas.errors import BuildError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import Folder, Lake
-from schemas.manifest import MANIFEST, Manifest, verify
+from schemas.manifest import verify
 from schemas.overrides import override
 from schemas.parts import measured_ranges
 from schemas.tables import check_schema
@@ -199,48 +195,8 @@ def test_every_runner_gives_the_same_bytes(ten_documents: Path, tmp_path: Path) 
         assert tree(found.path) == tree(expected.path), runner
 
 
-HOUR_S = 3600.0
-
-
-def version_in(lake: Lake, failures: dict[str, int]) -> Manifest:
-    manifest = Manifest(
-        dataset="diy",
-        version="v1",
-        files=(),
-        splits={"train": summarise({DocumentSize(1, 1, None): 20}, 20)},
-        failures=failures,
-        stages={},
-        config={},
-        inputs={},
-        schema_versions={},
-    )
-    lake.dataset("diy", "v1").write(MANIFEST, manifest.to_json().encode())
-    return manifest
-
-
-@pytest.mark.parametrize(
-    ("failures", "retry_after_s", "is_answered"),
-    [
-        ({"low-score": 3, "not-found": 1}, -1.0, True),  # for good
-        ({"timed-out": 1}, HOUR_S, True),  # for a while
-        ({"timed-out": 1}, -1.0, False),
-        ({"http-error": 3, "timed-out": 3}, HOUR_S, False),  # too many: the next build asks again
-    ],
-)
-def test_a_request_is_answered_while_its_failures_are_remembered(
-    tmp_path: Path, failures: dict[str, int], retry_after_s: float, is_answered: bool
-) -> None:
-    lake = Lake.at(str(tmp_path))
-    manifest = version_in(lake, failures)
-    remember(lake, "request", manifest, retry_after_s=retry_after_s)
-    found = answered(lake, "diy", "request")
-    assert (found is not None and found.version == "v1") is is_answered
-    assert answered(lake, "diy", None) is None
-
-
 def test_the_end_of_a_build_says_what_is_remembered_and_how_to_ask_again() -> None:
     hosts = {("a.test", "not-found"): 2, ("b.test", "not-found"): 3, ("b.test", "timed-out"): 4}
     passing, remembered, again = memory_lines(hosts)
-    assert passing.endswith("--ask-again") and " 4;" in passing
-    assert "not-found 5" in remembered and again.endswith("--ask-again-all")
+    assert " 4;" in passing and "not-found 5" in remembered and again.endswith("--ask-again")
     assert memory_lines({("a.test", "robots-denied"): 1}) == []

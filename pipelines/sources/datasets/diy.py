@@ -81,11 +81,6 @@ class DiySource(Source):
         return (Input("dump", "files", ("RS_*",), is_needed=self.kind == "dump"),)
 
     @property
-    def is_fixed(self) -> bool:
-        """Return whether dumps are read; an API's listing changes."""
-        return self.kind == "dump"
-
-    @property
     def environment(self) -> tuple[str, ...]:
         """Return the keys of the services that are asked."""
         reddit = ("REDDIT_CLIENT_ID", "REDDIT_CLIENT_SECRET") if self.kind == "api" else ()

@@ -230,11 +230,6 @@ class MultiRetrievalSource(Source):
     features: str = input_path("")
 
     @property
-    def is_fixed(self) -> bool:
-        """Return that it is."""
-        return True
-
-    @property
     def given_features(self) -> tuple[str, str]:
         """Return the released array."""
         return EXTRACTOR, self.features

@@ -340,8 +340,6 @@ def test_what_a_build_captured_that_ended_early_goes(tmp_path: Path, monkeypatch
 def test_a_build_of_a_version_that_is_there_keeps_no_second_ledger(lake: Lake) -> None:
     builds = set(lake.root.child("ledger", "diy").names())
     assert len(builds) == 3 and VERSIONS in builds
-    for name in lake.builds.child("requests").names():
-        lake.builds.child("requests").delete(name)
     with RecordedWeb(RECORDING) as web:
         again = built(Path(str(lake.root.local)), web.port)
     assert again.is_reused

@@ -32,7 +32,7 @@ from pipelines.shards.manifest import (
     version_of_build,
 )
 from pipelines.shards.writing import write_part, write_rows
-from schemas.configs import Outside, naming, resolve
+from schemas.configs import Outside, naming
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
@@ -87,7 +87,6 @@ def test_a_setting_names_the_version_unless_its_field_is_marked(name: str) -> No
         assert (name_of(changed) == name_of(config)) is is_marked, (*path, each.name)
         marked |= {each.name} if is_marked and path == ("source",) else set()
     assert marked == {str(given.name) for given in config.source.inputs}
-    assert naming(config, *Outside) == resolve(config)
 
 
 def test_a_document_is_digested_as_this_text() -> None:

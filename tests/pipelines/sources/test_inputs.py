@@ -23,7 +23,7 @@ from pipelines.sources.datasets.news import NewsSource
 from pipelines.sources.datasets.vist import VistSource
 from pipelines.sources.datasets.wikipedia import ImageclefSource
 from pipelines.sources.records import CandidateDocument, web_address
-from pipelines.sources.source import Source, find_inputs, image_root, named_inputs
+from pipelines.sources.source import Source, find_inputs, image_root
 from pipelines.sources.wikipedia.live import WikipediaSource
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.failures import Failure
@@ -75,17 +75,17 @@ def test_every_dump_of_a_folder_is_read_and_compressed_names_are_known(tmp_path:
         (tmp_path / name).write_bytes(b"")
     source = find_inputs(DiySource(dump=(str(tmp_path),)), never)
     expected = ["RS_2018-01.bz2", "RS_2018-02.zst", "sub/RS_2017-12"]
-    assert named_inputs(source) == [str(tmp_path / name) for name in expected]
+    assert source.dump == tuple(str(tmp_path / name) for name in expected)
     shutil.copy(FIXTURES / "mscoco" / "captions_train2014.json", tmp_path / "captions_train2014.json.xz")
     found = find_inputs(MscocoSource(captions=(str(tmp_path),), images=str(tmp_path)), never)
-    assert named_inputs(found)[0].endswith("captions_train2014.json.xz")
+    assert found.captions[0].endswith("captions_train2014.json.xz")
 
 
 def test_the_nearest_of_several_is_meant(tmp_path: Path) -> None:
     for name in ("old/train.json", "train.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
-    assert named_inputs(find_inputs(RecipeqaSource(train=str(tmp_path)), never)) == [str(tmp_path / "train.json")]
+    assert find_inputs(RecipeqaSource(train=str(tmp_path)), never).train == str(tmp_path / "train.json")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_files_of_another_form_end_the_build(name: str, content: str, message: s
 
 def test_a_source_that_reads_no_file_needs_none() -> None:
     source = DiySource(kind="api")
-    assert find_inputs(source, never) == source and not named_inputs(source)
+    assert find_inputs(source, never) == source
 
 
 @pytest.mark.parametrize(

@@ -150,11 +150,11 @@ def test_an_article_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
 def test_what_reddit_says_of_itself(kind: str) -> None:
     source = DiySource(kind=kind, dump=("RS_1", "RS_2"), albums="page" if kind == "dump" else "api")  # type: ignore[arg-type]
     keys = ("REDDIT_CLIENT_ID", "REDDIT_CLIENT_SECRET", "IMGUR_CLIENT_ID")
-    assert (source.is_fixed, tuple(source.environment)) == ((True, ()) if kind == "dump" else (False, keys))
+    assert tuple(source.environment) == (() if kind == "dump" else keys)
     assert tuple(source.shards()) == (("RS_1", "RS_2") if kind == "dump" else ("RS_1", "RS_2", "top"))
 
 
 def test_a_source_of_files_has_no_other_step() -> None:
     source = DocumentsSource(documents="a.jsonl")
     assert (source.select, source.fetch, source.complete, source.given_features) == (None,) * 4
-    assert not source.is_fixed and not source.environment and len(source.shards()) == 1
+    assert not source.environment and len(source.shards()) == 1
