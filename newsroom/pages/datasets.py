@@ -18,7 +18,6 @@ from newsroom.labels.rows import readable, rows_at, sampled
 from newsroom.pages.rendering import address, document_pictures, page, paging, picture_address
 from newsroom.pages.state import Number, Shared
 from pipelines.card.card import README
-from pipelines.card.changes import Changes, changes_between, reasons, version_before
 from pipelines.card.duplicates import cluster_of, find_copies
 from pipelines.card.show import failure_rows
 from schemas.documents import Split
@@ -29,8 +28,7 @@ from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts
 
 IMAGES_COMPARED = 1_000  # of a cluster, each with each
 IMAGE_LEAKS = pa.array([LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE], pa.string())
-SAMPLED, FAILURES_SHOWN, PER_PAGE, CHANGES_SHOWN = 12, 100, 20, 200
-CHANGES_HELD, COVERS_KEPT = 16, 256
+SAMPLED, FAILURES_SHOWN, PER_PAGE, COVERS_KEPT = 12, 100, 20, 256
 SEEDS = 1 << 32
 SAMPLE_COLUMNS = ("id", "language", "split", "sentences", "images", "links", "provenance")
 VersionOrder = Literal["newest", "name"]
@@ -189,24 +187,6 @@ def leaked(
     place = paging(number, rows.num_rows, PER_PAGE)
     some = rows.slice(place["start"], PER_PAGE).to_pylist()
     return _page(request, "leaks", manifest, rows=some, kinds=kinds, kind=kind, **place)
-
-
-@router.get("/{dataset}/{version}/changes", name="changes")
-def changed(request: Request, shared: Shared, dataset: str, version: str, since: str = "") -> Response:
-    """Show what changed since the version that was made before, or since another."""
-    manifest, _ = read_manifest(shared.lake, f"{dataset}@{version}")
-    before = since or version_before(shared.lake, manifest.dataset, manifest.version)
-    others = [each for each in shared.lake.versions(manifest.dataset) if each != manifest.version]
-    found = None
-    if before is not None:
-        before = shared.lake.find(f"{manifest.dataset}@{before}")[1]
-        found = _changes(shared.lake, manifest.dataset, before, manifest.version)
-    return _page(request, "changes", manifest, found=found, others=others, reasons=reasons, shown=CHANGES_SHOWN)
-
-
-@lru_cache(CHANGES_HELD)
-def _changes(lake: Lake, dataset: str, before: str, after: str) -> Changes:
-    return changes_between(lake, dataset, before, after)
 
 
 def rendered(card: str) -> Markup:

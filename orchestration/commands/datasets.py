@@ -76,7 +76,7 @@ def diff_command(old: options.Reference, new: options.Reference, lake: options.L
 
 def overlap_command(first: options.Reference, second: options.Reference, lake: options.LakePath) -> options.Summaries:
     """Count the common ids, addresses and texts of documents, and contents and addresses of images, of two versions."""
-    from pipelines.card.changes import overlaps
+    from pipelines.card.overlap import overlaps
 
     home = Lake.at(lake)
     (one, at_one), (two, at_two) = read_manifest(home, first), read_manifest(home, second)

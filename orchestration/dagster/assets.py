@@ -34,9 +34,8 @@ from orchestration.dagster.record import (
 )
 from orchestration.plan import Plan, registered_name
 from orchestration.steps import FINAL, Step
-from pipelines.card.changes import as_markdown, changes_between
 from schemas.configs import resolve
-from schemas.errors import IntegrityError, MultilinkError
+from schemas.errors import MultilinkError
 from schemas.lake import Lake
 
 if TYPE_CHECKING:
@@ -69,15 +68,8 @@ def build(
         made = pipes.do(context, plan.build(dataset))
     version = str(value(made[-1].metadata or {}, VERSION))
     context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: version})
-    try:
-        changes = changes_since(Lake.at(plan.settings.lake), dataset.name, version, context.instance)
-    except IntegrityError as problem:  # the checks of the version find it, too, and stop what depends on it
-        changes = str(problem)
     for each in made:
-        more: Metadata = {"configuration": resolve(dataset)}
-        if each.asset_key == dg.AssetKey("shards"):
-            more["changes"] = dg.MetadataValue.md(changes)
-        yield each._replace(metadata={**(each.metadata or {}), **more})
+        yield each._replace(metadata={**(each.metadata or {}), "configuration": resolve(dataset)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +191,6 @@ def sound_version(context: dg.AssetExecutionContext) -> str:
     if version not in sound_versions(context.instance, dataset):
         raise dg.Failure(f"{dataset}@{version} has not passed its checks", allow_retries=False)
     return version
-
-
-def changes_since(lake: Lake, dataset: str, version: str, instance: dg.DagsterInstance) -> str:
-    """Return as Markdown what differs between a version and the sound one before it."""
-    before = next((each for each in sound_versions(instance, dataset) if each != version), None)
-    if before is None or before not in lake.versions(dataset):
-        return "The first sound version."
-    return as_markdown(changes_between(lake, dataset, before, version))
 
 
 def report_folder(lake: str, reference: str, model: "ModelVersion") -> AbstractContextManager[str]:

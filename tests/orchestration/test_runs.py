@@ -334,22 +334,13 @@ def test_a_failed_build_is_tried_again_and_a_mistake_is_not(
     assert sum(event.event_type is dg.DagsterEventType.STEP_RESTARTED for event in result.all_events) == retries
 
 
-def test_runs_carry_version_and_configuration_and_what_differs_from_the_sound_version_before(
-    instance: dg.DagsterInstance, settings: Settings
-) -> None:
-    names = [commit_version(settings, name, documents={"train": count}) for name, count in (("v1", 100), ("v2", 90))]
-    results = [run(instance, "rebuild", given(settings, name)) for name in names]
-    assert [record.tags["multilink/data_set_version"] for record in instance.get_runs()] == names[::-1]
-    first, second = (
-        next(each for each in result.asset_materializations_for_node("build") if each.asset_key.path == ["shards"])
-        for result in results
-    )
-    assert first.metadata["configuration"].value["objectives"] == ["nostruct", "cross-document"]
-    assert first.tags is not None and first.tags["dagster/data_version"] == names[0]
-    assert first.metadata["changes"].value == "The first sound version."
-    told = second.metadata["changes"].value
-    assert told.startswith(f"Since {names[0]}:\n\n**Settings, inputs and counts**\n\n- `")
-    assert "splits.train.documents: 100 -> 90`" in told
+def test_runs_carry_version_and_configuration(instance: dg.DagsterInstance, settings: Settings) -> None:
+    name = commit_version(settings, "v1")
+    result = run(instance, "rebuild", given(settings, name))
+    assert [record.tags["multilink/data_set_version"] for record in instance.get_runs()] == [name]
+    for made in result.asset_materializations_for_node("build"):
+        assert made.metadata["configuration"].value["objectives"] == ["nostruct", "cross-document"]
+        assert made.tags is not None and made.tags["dagster/data_version"] == name
 
 
 def test_a_rebuild_that_is_due_meanwhile_waits_its_turn(tmp_path: Path) -> None:

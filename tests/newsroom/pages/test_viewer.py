@@ -359,7 +359,6 @@ def test_the_browser_shows_what_a_build_found(site: Site) -> None:
     answer = httpx.get(site.url + picture)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/jpeg")
     assert "near-image</a> 1" in got(f"{site.data}/leaks")
-    assert "no version before" in got(f"{site.data}/changes")
     dropped = got(f"{site.data}/failures", reason="duplicate-image")
     record = dropped[dropped.index("<td><code>test-001") :]
     assert re.search(r'href="/pictures/synthetic%40v1/[0-9a-f]{64}\.jpg', record[: record.index("</td>")])
@@ -456,7 +455,7 @@ def test_a_document_that_means_harm_is_shown_as_text(site: Site, page: Page) -> 
 
 
 def test_links_labels_and_data_sets_keep_the_rules_of_wcag_and_fit_their_window(site: Site, page: Page) -> None:
-    parts = ("", "/samples?seed=1", "/failures", "/duplicates", "/leaks", "/changes")
+    parts = ("", "/samples?seed=1", "/failures", "/duplicates", "/leaks")
     paths = ["/links", "/links/synthetic/v1?order=worst&other=second-2", f"/labels/synthetic/v1/{MODELS[0]}?by=axe"]
     paths += ["/datasets", *(f"/datasets/synthetic/v1{part}" for part in parts)]
     for path in paths:

@@ -14,7 +14,7 @@ from ten_documents import draw_picture
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from pipelines.card.changes import EXAMPLES
+from pipelines.card.overlap import EXAMPLES
 from pipelines.exports import export as module
 from pipelines.exports.export import replicate
 from pipelines.exports.reading import read_shard, shards_of
