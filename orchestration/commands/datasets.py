@@ -147,18 +147,21 @@ def subset_command(
     share: Annotated[
         float, typer.Option(help="Share of the documents, chosen by their ids: those of 0.1 are among those of 0.2.")
     ] = 1.0,
-    where: Annotated[
-        str, typer.Option(help="Condition, such as 'language == \"en\" and sentences >= 5 and links is not None'.")
-    ] = "",
+    ids: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="File with the ids of the documents, one a line.", callback=options.existing_path
+        ),
+    ] = None,
     *,
     say: options.Progress,
 ) -> options.Summaries:
     """Write a version of a part of another version's documents, with their images, features and splits."""
-    from pipelines.exports.subset import Selection, subset_lines, write_subset
+    from pipelines.exports.subset import Selection, read_ids, subset_lines, write_subset
     from pipelines.turns import turn_of_build
 
     home, manifest, folder = version()
-    selection = Selection(share=share, where=where)
+    selection = Selection(share=share, ids=read_ids(ids, manifest, folder) if ids else None)
     with turn_of_build(home, manifest.dataset, say):
         subset = write_subset(home, manifest, folder, selection, say=say)
     values = asdict(subset) | {"path": home.dataset(subset.dataset, subset.version).uri}

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ import pyarrow.compute as pc
 
 from pipelines.card.card import write_cards
 from pipelines.exports.reading import shards_of
-from pipelines.exports.where import matching, parse_where
 from pipelines.settings import ShardsConfig
 from pipelines.shards.manifest import DocumentSize, size_of, summarise
 from pipelines.shards.writing import ROWS_PER_GROUP, part_name, write_part
@@ -36,6 +36,7 @@ from schemas.manifest import COPIES, FileEntry, Manifest, commit, read_manifest,
 from schemas.parts import Shard, read_part
 from schemas.versions import fingerprint, reached_digest
 
+IDS_SHOWN = 10  # in the message about those that are unknown
 _DRAW = "subset"  # its own draw: that of splits would take whole splits
 
 
@@ -67,28 +68,47 @@ class Selection(RowsKept):
 
     Attributes:
         share: of the documents, 0 to 1.
-        where: a condition on them (`where.py`); "": none.
+        ids: those from which the share is taken; None: all.
     """
 
     share: float = 1.0
-    where: str = ""
+    ids: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise UsageError(f"--share {self.share:g}: expected more than 0, and at most 1")
-        if self.share == 1 and not self.where:
-            raise UsageError("subset: expected --share or --where")
+        if self.share == 1 and self.ids is None:
+            raise UsageError("subset: expected --share or --ids")
 
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows of a documents part that are in the subset."""
-        if self.where:
-            documents = matching(documents, parse_where(self.where))
-        chosen = [hashed(0, _DRAW, key) < self.share * 2**64 for key in documents["id"].to_pylist()]
+        chosen = [
+            (self.ids is None or key in self.ids) and hashed(0, _DRAW, key) < self.share * 2**64
+            for key in documents["id"].to_pylist()
+        ]
         return documents.filter(pa.array(chosen, pa.bool_()))
 
     def settings(self, parent: str) -> dict[str, Any]:
         """Return what the settings of a subset say of it."""
-        return {"subset": {"parent": parent, "share": self.share, "where": self.where}}
+        ids = None if self.ids is None else fingerprint(sorted(self.ids))
+        return {"subset": {"parent": parent, "share": self.share, "ids": ids}}
+
+
+def read_ids(path: str, manifest: Manifest, folder: Folder) -> frozenset[str]:
+    """Return the ids of documents of a version from a file with one a line.
+
+    Raises:
+        UsageError: the file is not UTF-8, or the version lacks some of its ids.
+    """
+    try:
+        ids = frozenset(Path(path).read_text(encoding="utf-8-sig").split("\n")) - {""}
+    except UnicodeDecodeError as problem:
+        raise UsageError(f"--ids {path}: expected UTF-8, found byte {problem.start} that is not") from problem
+    parts = (read_part(folder, entry, ["id"])["id"].to_pylist() for entry in manifest.parts("documents"))
+    if unknown := sorted(ids.difference(*parts)):
+        shown = ", ".join(map(repr, unknown[:IDS_SHOWN])) + ", ..." * (len(unknown) > IDS_SHOWN)
+        raise UsageError(f"--ids {path}: {len(unknown)} of {len(ids)} ids are not in {manifest.reference}: {shown}")
+    return ids
 
 
 def write_subset(
@@ -100,7 +120,6 @@ def write_subset(
 
     Raises:
         EmptySubsetError: no document is in it.
-        UsageError: the condition is none.
         IntegrityError: a part of the version is damaged.
     """
     chosen = dataclasses.replace(_draft(manifest, selection), dataset=check_name(name or manifest.dataset))

@@ -1,22 +1,28 @@
 """A subset is a version like any other, within a larger one, with the rows of its parent unchanged."""
 
 import json
+import re
+from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from builds import quiet
+from lakes import World, make_documents, write_lake
 from typer.testing import CliRunner
 
 from orchestration.cli import app
 from pipelines.exports.reading import shards_of
-from pipelines.exports.subset import Selection, write_subset
+from pipelines.exports.subset import Selection, read_ids, write_subset
 from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Folder
-from schemas.manifest import Manifest, verify
+from schemas.manifest import Manifest, read_manifest, verify
 from schemas.parts import read_part
+from schemas.versions import fingerprint
 
 
 def subset(built: Any, **selection: Any) -> tuple[Manifest, Folder]:
@@ -52,13 +58,11 @@ def test_a_smaller_share_is_within_a_larger_one_and_rows_are_the_parents(built: 
 
 
 def test_the_manifest_names_the_parent_and_counts_what_is_there(built: Any) -> None:
-    manifest, folder = subset(built, where="language == 'de' and not links is None")
+    ids = frozenset(f"d{n:02}" for n in range(24) if n % 2 and n % 3 != 2)
+    manifest, folder = subset(built, ids=ids)
     found = rows(manifest, folder, "documents")
-    assert {row["language"] for row in found.values()} == {"de"}
-    expected = {n for n in range(24) if n % 2 and n % 3 != 2}
-    assert {int(row["id"][1:]) for row in found.values()} == expected
-    assert manifest.config["subset"]["parent"] == built.reference
-    assert manifest.config["subset"]["where"].startswith("language")
+    assert {row["id"] for row in found.values()} == ids
+    assert manifest.config["subset"] == {"parent": built.reference, "share": 1, "ids": fingerprint(sorted(ids))}
     every = rows(built.manifest, built.folder, "documents")
     for split, (of, there) in product(Split, ((manifest, found), (built.manifest, every))):
         of_split = [row for name, row in there.items() if name.startswith(f"{split}/")]
@@ -68,7 +72,7 @@ def test_the_manifest_names_the_parent_and_counts_what_is_there(built: Any) -> N
         assert told.links == sum(len(row["links"] or ()) for row in of_split)
         assert told.unique_images == len({image["hash"] for row in of_split for image in row["images"]})
     assert built.lake.latest("documents") == built.manifest.version
-    assert f"A subset of `{built.reference}`" in folder.read("README.md").decode()
+    assert f"A subset of `{built.reference}`: 100% of listed documents" in folder.read("README.md").decode()
     assert all(entry.rows <= 4 for entry in manifest.files if entry.path.startswith("documents/"))
 
 
@@ -82,24 +86,47 @@ def test_a_subset_is_made_once_and_of_a_subset_again(built: Any) -> None:
     assert inner.version != direct.version
 
 
+def test_ids_of_a_file_are_a_subset_in_any_order(built: Any, tmp_path: Path) -> None:
+    ids = frozenset({"d01", "d04", "d20"})
+    file, again = tmp_path / "ids.txt", tmp_path / "again.txt"
+    file.write_text("d20\nd01\nd04\n")
+    again.write_bytes(b"\xef\xbb\xbfd01\r\nd04\r\n\r\nd20\r\nd01")
+    assert read_ids(str(file), built.manifest, built.folder) == ids
+    assert read_ids(str(again), built.manifest, built.folder) == ids
+    manifest, folder = subset(built, ids=ids)
+    assert {row["id"] for row in rows(manifest, folder, "documents").values()} == ids
+    assert subset(built, ids=ids - {"d01"})[0].version != manifest.version
+
+
+def test_ids_that_duckdb_writes_are_read_whatever_is_in_them(tmp_path: Path) -> None:
+    """The query of docs/how-to/exports.md."""
+    ids = ["plain", "a,b", 'a "quoted" one', " a\tb ", "#1", '""', "-", "NULL", "a\u2028b\x85", "\\"]
+    template = make_documents(Split.TRAIN, len(ids), World(sentences=(5, 6)))
+    documents = tuple(replace(each, id=key, language="en") for each, key in zip(template.documents, ids, strict=True))
+    vectors = dict(zip(ids, template.sentence_vectors.values(), strict=True))
+    made = replace(template, documents=documents, sentence_vectors=vectors)
+    lake = write_lake(tmp_path / "lake", {Split.TRAIN: made})
+    manifest, folder = read_manifest(lake, "synthetic")
+    source, file = f"{folder.local}/documents/*/*.parquet", tmp_path / "ids.txt"
+    (query,) = re.findall(r'duckdb -c "(COPY .*)"', Path("docs/how-to/exports.md").read_text())
+    query = query.replace("'VERSION/documents/*/*.parquet'", f"'{source}'").replace("'ids.txt'", f"'{file}'")
+    duckdb.sql(query)
+    assert read_ids(str(file), manifest, folder) == {*ids}
+
+
 @pytest.mark.parametrize(
-    ("where", "count"),
+    ("text", "message"),
     [
-        ("sentences >= 3", 24),
-        ("images > 2 or id in ('d00', 'd01')", 2),
-        ("provenance.url == 'https://example.org/7'", 1),
-        ("links == 0", 8),
-        ("links is None", 8),
-        ("id not in ['d00']", 23),
+        (b"d01\nx y\nd0\n", "2 of 3 ids are not in documents@.*: 'd0', 'x y'$"),
+        ("\n".join(f"n{number:02}" for number in range(12)).encode(), "12 of 12 ids .*'n09', ...$"),
+        (b"d01\n\xff", "expected UTF-8, found byte 4"),
     ],
 )
-def test_conditions_select_documents(built: Any, where: str, count: int) -> None:
-    selected = Selection(where=where)
-    tables = [
-        read_part(built.folder, shard.documents, ["id", "sentences", "images", "links", "provenance"])
-        for shard in shards_of(built.manifest)
-    ]
-    assert sum(len(selected.rows(table)) for table in tables) == count
+def test_ids_that_are_not_in_the_version_are_refused(built: Any, tmp_path: Path, text: bytes, message: str) -> None:
+    file = tmp_path / "ids.txt"
+    file.write_bytes(text)
+    with pytest.raises(UsageError, match=message):
+        read_ids(str(file), built.manifest, built.folder)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +134,8 @@ def test_conditions_select_documents(built: Any, where: str, count: int) -> None
     [
         ({"share": 0}, "more than 0"),
         ({"share": 1.5}, "at most 1"),
-        ({}, "expected --share or --where"),
-        ({"where": "language = 'de'"}, "expected such as"),
-        ({"where": "__import__('os').system('true')"}, "expected a comparison"),
-        ({"where": "password == 'x'"}, "no such column; columns: sentences"),
-        ({"where": "language == id"}, "expected a text, a number"),
-        ({"where": "language == 3"}, "--where:"),
-        ({"where": "language == 'fr'"}, "no document of .* is in this subset"),
+        ({}, "expected --share or --ids"),
+        ({"ids": frozenset[str]()}, "no document of .* is in this subset"),
     ],
 )
 def test_what_is_no_selection_is_refused(built: Any, selection: dict[str, Any], message: str) -> None:
@@ -121,9 +143,11 @@ def test_what_is_no_selection_is_refused(built: Any, selection: dict[str, Any], 
         subset(built, **selection)
 
 
-def test_the_command_makes_a_version_that_others_find(built: Any) -> None:
+def test_the_command_makes_a_version_that_others_find(built: Any, tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_text("".join(f"d{number:02}\n" for number in range(12)))
     lake = ["--lake", built.lake.root.uri, "--json"]
-    result = CliRunner().invoke(app, ["datasets", "subset", built.reference, "--share", "0.4", *lake])
+    choice = ["--share", "0.8", "--ids", str(tmp_path / "ids.txt")]
+    result = CliRunner().invoke(app, ["datasets", "subset", built.reference, *choice, *lake])
     assert result.exit_code == 0, result.output
     version = json.loads(result.stdout.splitlines()[-1])["version"]
     shown = CliRunner().invoke(app, ["datasets", "show", f"documents@{version}", *lake])
