@@ -13,7 +13,7 @@ from securesystemslib.signer import CryptoSigner
 
 from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder
-from training.promotions.chain import Chain, signers_of
+from training.promotions.chain import Chain, signers_of, write_statement
 from training.promotions.keys import default_trust, key_path, make_key, own_signer, public_path, trusted_keys
 
 SUBJECT = [{"name": "models:/linker/1", "digest": {"sha256": "0" * 64}}]
@@ -102,8 +102,22 @@ def test_of_many_that_follow_the_same_statement_one_is_written(chain: Chain, sig
     assert len(_files(chain)) == 4  # nothing is left of the others
 
 
+def test_a_statement_in_a_file_of_another_number_is_told(chain: Chain) -> None:
+    _files(chain)[2].rename(Path(chain.folder.uri) / "000004.json")
+    with pytest.raises(IntegrityError, match=r"expected 000003\.json next, found 000004\.json"):
+        chain.statements()
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{}", '{"payload":"AA==","payloadType":"text/plain","signatures":[]}', "[]", '{"payload": 3}']
+    "text",
+    [
+        "",
+        "{}",
+        '{"payload":"AA==","payloadType":"text/plain","signatures":[]}',
+        "[]",
+        '{"payload": 3}',
+        write_statement("urn:multilink:index:v1", SUBJECT, {**SAYS, "number": 4}, None).decode(),
+    ],
 )
 def test_what_is_no_statement_is_told(chain: Chain, text: str) -> None:
     (Path(chain.folder.uri) / "000004.json").write_text(text)
@@ -111,15 +125,16 @@ def test_what_is_no_statement_is_told(chain: Chain, text: str) -> None:
         chain.statements()
 
 
-def test_where_a_store_refused_a_request_and_has_nothing_it_is_not_written(
-    chain: Chain, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_written", [False, True])
+def test_where_a_store_refused_a_request_what_it_has_counts(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
-    """As S3 does with status 409: another request was under way, and failed as well."""
-    last = chain.statements()[-1]
+    """As S3 does with status 409: another request was under way, and failed; or it was ours, its answer lost."""
+    last, add = chain.statements()[-1], Folder.add
     with monkeypatch.context() as refusing:
-        refusing.setattr(Folder, "add", lambda *_: False)
-        assert not chain.append(last, SUBJECT, SAYS, None)
-    assert chain.append(last, SUBJECT, SAYS, None)
+        refusing.setattr(Folder, "add", lambda *arguments: is_written and not add(*arguments))
+        assert chain.append(last, SUBJECT, SAYS, None) is is_written
+    assert chain.append(last, SUBJECT, SAYS, None) is not is_written
 
 
 def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,12 @@ from training.promotions.record import (
 
 @pytest.mark.parametrize(
     "lake",
-    ["/data/lake", "s3://bucket/lake", "s3://bucket/a/lake?region=eu&endpoint_override=http://127.0.0.1:9000"],
+    [
+        "/data/lake",
+        "/data/lake?",
+        "s3://bucket/lake",
+        "s3://bucket/a/lake?region=eu&endpoint_override=http://127.0.0.1:9000",
+    ],
 )
 def test_statements_lie_in_their_lake_whatever_its_address(lake: str) -> None:
     assert lake_of(Lake.at(lake).promotions("linker")) == Lake.at(lake)
@@ -164,3 +169,5 @@ def test_a_signed_record_and_an_unsigned_one_are_never_mixed(tmp_path: Path) -> 
     state(tmp_path, ADOPTED, "1", eve, champions=["3"], best="3")
     with pytest.raises(IntegrityError, match=rf"000004\.json: .* by the key {eve.public_key.keyid[:12]}"):
         read_record(registered(tmp_path), keys=keys)
+    state(tmp_path, ADOPTED, "1", ann, champions=["1"], best="1")  # who adopts last answers for all before
+    assert read_record(registered(tmp_path), keys=keys).champion == "1"
