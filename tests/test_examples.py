@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -15,9 +16,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from candidates import names, parted, uris_of
 from forked import Outcome, clean_environment, start
 from packaging.requirements import Requirement
 
+from pipelines.sources.datasets.news import NewsSource
+from schemas.documents import Role
 from schemas.errors import ConfigError
 from schemas.plugins import OBJECTIVES, Group, find_part, load_plugin, part_names, plugins, requirement
 
@@ -168,6 +172,72 @@ def test_a_shard_is_read_with_other_tools(executed: Path) -> None:
     images = sum(split["unique_images"] for split in splits.values())
     assert sum(shape[0] for shape in eval(lines["torch"])) == images
     assert all(min(each.values()) == 256 for each in eval(lines["ray"]))
+
+
+HEADLINE, LEAD, CAPTION, BODY = Role.HEADLINE, Role.LEAD, Role.CAPTION, Role.BODY
+_TOP = {HEADLINE: "A Bridge \u2019Falls\u2019", LEAD: "It fell at noon."}
+_FALLEN = {BODY: "The bridge fell at noon. Nobody was hurt."}
+# The published file, others beside it; each document's id, split, picture and texts; failures of the build.
+NEWS: dict[str, tuple[str, dict[str, Any], list[tuple[str, str | None, str, dict[Role, str]]], list[str]]] = {
+    "goodnews": (
+        "captioning_dataset.json",
+        {},
+        [
+            ("4fd1c_0", None, "4fd1c_0.jpg", {**_TOP, CAPTION: "The bridge on Monday.", **_FALLEN}),
+            ("4fd1c_2", None, "4fd1c_2.jpg", {**_TOP, **_FALLEN}),
+            ("4fd1c_3", None, "4fd1c_3.jpg", {**_TOP, **_FALLEN}),
+            ("4fd1d_0", None, "4fd1d_0.jpg", {CAPTION: "Owners.", BODY: "Café owners protest."}),
+            ("4fd21_1", None, "4fd21_1.jpg", {CAPTION: "Good."}),
+        ],
+        ["4fd1c_3 empty-sentence", "4fd1f_0 broken-record", "4fd21_0 broken-record"],
+    ),
+    "goodnews by its splits": (
+        "captioning_dataset.json",
+        {
+            "splits": {"4fd1c_0": "train", "4fd1c_2": "val", "4fd21_1": "test", "elsewhere_0": "test"},
+            "urls": {"4fd1c": {"0": "https://h/a.jpg", "2": None}, "4fd1d": {}},
+        },
+        [
+            ("4fd1c_0", "train", "https://h/a.jpg", {**_TOP, CAPTION: "The bridge on Monday.", **_FALLEN}),
+            ("4fd1c_2", "val", "4fd1c_2.jpg", {**_TOP, **_FALLEN}),
+            ("4fd21_1", "test", "4fd21_1.jpg", {CAPTION: "Good."}),
+        ],
+        [],
+    ),
+    "visualnews": (
+        "visualnews/data.json",
+        {},
+        [
+            (
+                "5",
+                None,
+                "bbc/images/0000/005.jpg",
+                {CAPTION: "A judge in London.", BODY: "A judge spoke. Then she left."},
+            ),
+            ("6", None, "guardian/images/0001/006.jpg", {CAPTION: "Fish & chips", BODY: "Fish costs £10 more."}),
+            ("8", None, "bbc/images/0000/008.jpg", {CAPTION: "No article was said."}),
+            ("9", None, "../../etc/passwd", {CAPTION: "Leads out."}),
+            ("10", None, "a.jpg", {CAPTION: "Leads out, too."}),
+            ("5", None, "b.jpg", {CAPTION: "The same id."}),
+        ],
+        ["7 empty-document", "out.jsonl:8 missing-field", "out.jsonl:9 missing-field", "11 missing-field"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEWS)
+def test_published_news_become_records_of_the_recipe(name: str, tmp_path: Path) -> None:
+    published, beside, documents, failures = NEWS[name]
+    for each, values in beside.items():
+        (tmp_path / each).write_text(json.dumps(values))
+    convert = runpy.run_path(str(ROOT / "examples" / "convert_news.py"))["convert"]
+    output = tmp_path / "out.jsonl"
+    convert(ROOT / "tests" / "fixtures" / "news" / published, output, **{each: tmp_path / each for each in beside})
+    found, left = parted(NewsSource(articles=str(output)).read())
+    texts = [{text.role: text.text for text in each.sentences} for each in found]
+    assert [(each.id, each.split, uris_of(each)[0], text) for each, text in zip(found, texts, strict=True)] == documents
+    assert names(left) == failures and {each.language for each in found} == {"en"}
+    assert name == "visualnews" or found[0].provenance.url == "https://www.nytimes.com/1"
 
 
 def test_the_objective_is_the_cross_entropy_of_the_own_sets(installed: Path, on_path: Callable[[Path], None]) -> None:

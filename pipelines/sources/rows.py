@@ -10,15 +10,14 @@ goes on at the next line. A cell of more than `MAX_CELL_LINES` lines is no cell.
 
 JSON is read whole.
 
-    read_members   {"id": value, ...}                          (name, value) of each member
     read_items     [value, ...]                                each item
     read_lists     {"images": [...], "annotations": [...]}     (name, item) of each item of the lists that are named
     read_mapping   {"id": value, ...}                          a dict of values of one type
 
-`read_members` and `read_items` are for files of gigabytes, such as GoodNews': msgspec only says where each value is,
-and values are parsed one by one. The other two are for files of some 150 MB, which Python's own parser takes whole. A
-value with a byte that is not UTF-8 is a `FieldError` in its place. A file that is cut off, or is no JSON, is one
-`BrokenInputError`: what stands before the damage is not used.
+`read_items` is for files of gigabytes: msgspec only says where each value is, and values are parsed one by one. The
+other two are for files of some 150 MB, which Python's own parser takes whole. A value with a byte that is not UTF-8
+is a `FieldError` in its place. A file that is cut off, or is no JSON, is one `BrokenInputError`: what stands before
+the damage is not used.
 
 `read_rows` gives the rows of a corpus in any of these forms as records, without the pictures in them.
 """
@@ -144,27 +143,21 @@ def _are_rows(lines: list[Line], columns: int, delimiter: str) -> bool:
         return False
 
 
-def read_members(address: str | Path) -> Iterator[tuple[str, dict[str, Any] | FieldError]]:
-    """Yield the name of each member of the object that a file holds, and the object that it is, in file order.
-
-    Raises:
-        BrokenInputError: the file cannot be read, or holds no object.
-        NotFoundError: there is no such file.
-    """
-    for name, value in _json_values(address, dict).items():
-        yield name, _json_object(value)
-
-
 def read_items(address: str | Path, name: str = "", start: int = 1) -> Iterator[tuple[str, Object | FieldError]]:
-    """Yield each object of the list that a file holds, under `<name>:<number>`; see `read_members`.
+    """Yield each object of the list that a file holds, under `<name>:<number>`.
 
     Args:
         address: of the file.
         name: what it goes by; "": its own name.
         start: number of the first.
+
+    Raises:
+        BrokenInputError: the file cannot be read, or holds no list.
+        NotFoundError: there is no such file.
     """
-    for count, value in enumerate(_json_values(address, list), start=start):
-        yield f"{name or input_file(address).name}:{count}", _json_object(value)
+    for count, value in enumerate(_json_values(address), start=start):
+        found = json_object(bytes(value)) if isinstance(value, msgspec.Raw) else object_or_problem(value)
+        yield f"{name or input_file(address).name}:{count}", found
 
 
 def read_lists(
@@ -222,23 +215,19 @@ def _parsed(address: str | Path) -> tuple[Any, bool]:
         raise BrokenInputError(f"{name}: expected JSON: {problem}", name) from problem
 
 
-def _json_values(address: str | Path, kind: type[dict[Any, Any] | list[Any]]) -> Any:
-    """Return the values of a file's object or list as `msgspec.Raw`.
+def _json_values(address: str | Path) -> list[Any]:
+    """Return the values of a file's list as `msgspec.Raw`.
 
     What msgspec refuses and Python's parser takes, such as halves of surrogate pairs and NaN, comes as Python values.
     """
     try:
-        return msgspec.json.decode(_read(address), type=dict[str, msgspec.Raw] if kind is dict else list[msgspec.Raw])
+        return msgspec.json.decode(_read(address), type=list[msgspec.Raw])
     except (ValueError, RecursionError):
         whole, is_damaged = _parsed(address)
-    if is_damaged or not isinstance(whole, kind):
+    if is_damaged or not isinstance(whole, list):
         name = input_file(address).name
-        raise BrokenInputError(f"{name}: expected {'an object' if kind is dict else 'a list'} in UTF-8", name)
+        raise BrokenInputError(f"{name}: expected a list in UTF-8", name)
     return whole
-
-
-def _json_object(value: object) -> dict[str, Any] | FieldError:
-    return json_object(bytes(value)) if isinstance(value, msgspec.Raw) else object_or_problem(value)
 
 
 def _read(address: str | Path) -> bytearray:

@@ -13,7 +13,7 @@ from pipelines.sources.datasets.coherence import CiteSource
 from pipelines.sources.datasets.corpora import CorpusSource
 from pipelines.sources.datasets.hessel import RecipeqaSource
 from pipelines.sources.datasets.mscoco import MscocoSource
-from pipelines.sources.datasets.news import ArchiveSource, NewsSource
+from pipelines.sources.datasets.news import ArchiveSource
 from pipelines.sources.datasets.vist import VistSource
 from pipelines.sources.datasets.wikipedia import ImageclefSource, read_articles, with_sentences
 from pipelines.sources.records import CandidateDocument
@@ -36,7 +36,6 @@ def articles(source: ImageclefSource) -> Iterator[CandidateDocument | Failure]:
     [
         ("cite", "data.csv", "crème", lambda at: CiteSource(train=at).read()),
         ("mscoco", "captions_train2014.json", "café", lambda at: mscoco(at).read()),
-        ("news", "captioning_dataset.json", "Café", lambda at: NewsSource(format="goodnews", articles=at).read()),
         ("recipeqa", "train.json", "è", lambda at: RecipeqaSource(train=at).read()),
         ("vist", "train.description-in-isolation.json", "café", lambda at: VistSource(train=at).read()),
         ("imageclef", "all_text/text/en/2/4410.xml", "café", None),
@@ -58,17 +57,6 @@ def test_a_byte_that_is_not_utf8_is_a_failure_of_its_record(
     of_half_pairs = ascii(before).count("\\ufffd")  # that are written as escapes
     assert ascii(after).count("\\ufffd") <= of_half_pairs
     assert any(word in repr(each) for each in before)
-
-
-def test_the_text_of_an_article_that_is_not_utf8_is_left_out_with_its_reason(tmp_path: Path) -> None:
-    shutil.copytree(FIXTURES / "news", tmp_path / "news")
-    path = tmp_path / "news" / "visualnews" / "guardian" / "articles" / "0001" / "006.txt"
-    path.write_bytes(path.read_bytes().decode().encode("latin-1"))
-    source = NewsSource(format="visualnews", articles=str(tmp_path / "news" / "visualnews" / "data.json"))
-    found = [each for each in source.read() if "'6" in repr(each)]
-    assert [type(each) for each in found] == [CandidateDocument, Failure]
-    assert [text.text for text in found[0].sentences] == ["Fish & chips"]
-    assert "expected UTF-8, found byte 0xa3" in found[1].message
 
 
 def test_a_caption_that_is_not_utf8_is_a_failure(tmp_path: Path) -> None:

@@ -75,14 +75,6 @@ SOURCES: dict[str, tuple[Path, Callable[[str], Any]]] = {
         ),
     ),
     "news": (FIXTURES / "news/articles.jsonl", lambda path: NewsSource(articles=path)),
-    "goodnews": (
-        FIXTURES / "news/captioning_dataset.json",
-        lambda path: NewsSource(format="goodnews", articles=path),
-    ),
-    "visualnews": (
-        FIXTURES / "news/visualnews/data.json",
-        lambda path: NewsSource(format="visualnews", articles=path),
-    ),
 }
 DOCUMENT = {
     "id": "a",

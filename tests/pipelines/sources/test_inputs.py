@@ -35,7 +35,6 @@ PLACES: dict[str, Callable[[str], Source]] = {
     "recipeqa": lambda place: RecipeqaSource(train=place, val=place),
     "clue": lambda place: ClueSource(train=place, test=place),
     "news": lambda place: NewsSource(articles=place),
-    "news/visualnews": lambda place: NewsSource(format="visualnews", articles=place),
 }
 
 
@@ -57,9 +56,8 @@ def test_a_folder_and_archives_of_it_give_the_same(name: str, tmp_path: Path) ->
     from_folder = outcomes(PLACES[name](str(FIXTURES / name)))
     assert any(isinstance(item, CandidateDocument) for item in from_folder)
     assert outcomes(PLACES[name](packed(name, tmp_path, "zip"))) == from_folder
-    if name != "news/visualnews":  # whose articles are looked up by name
-        in_tar = outcomes(PLACES[name](packed(name, tmp_path, "gztar")))
-        assert sorted(map(repr, in_tar)) == sorted(map(repr, from_folder))
+    in_tar = outcomes(PLACES[name](packed(name, tmp_path, "gztar")))
+    assert sorted(map(repr, in_tar)) == sorted(map(repr, from_folder))
 
 
 def test_what_is_behind_a_url_is_captured_and_searched(tmp_path: Path) -> None:

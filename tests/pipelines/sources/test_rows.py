@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pipelines.files import BrokenInputError
 from pipelines.sources import rows
 from pipelines.sources.records import FieldError
-from pipelines.sources.rows import MAX_CELL_LINES, read_items, read_lists, read_mapping, read_members, read_table
+from pipelines.sources.rows import MAX_CELL_LINES, read_items, read_lists, read_mapping, read_table
 from schemas.errors import BuildError
 from schemas.failures import Reason
 
@@ -115,7 +115,6 @@ CONTENT: dict[str, Any] = {
 }
 NAMES = ("images", "annotations", "a", "empty", "none")
 READERS: dict[str, Callable[[Path], Any]] = {
-    "members": read_members,
     "items": read_items,
     "lists": lambda path: read_lists(path, "a"),
 }
@@ -137,14 +136,11 @@ def test_the_lists_that_are_named_in_the_order_of_the_names(tmp_path: Path) -> N
         list(read_lists(path, *NAMES))
 
 
-def test_members_and_items_of_a_large_file(tmp_path: Path) -> None:
+def test_items_of_a_large_file(tmp_path: Path) -> None:
     path = tmp_path / "large.json.gz"
     wanted = [{"id": number, "text": "\u00e4\U0001f426" * number} for number in range(600)]
     path.write_bytes(gzip.compress(b"\xef\xbb\xbf \n" + json.dumps(wanted, ensure_ascii=False).encode()))
     assert [item for _, item in read_items(path)] == wanted
-    members = {str(number): item for number, item in enumerate(wanted)}
-    path.write_bytes(gzip.compress(json.dumps(members).encode()))
-    assert dict(read_members(path)) == members
 
 
 @pytest.mark.parametrize(
