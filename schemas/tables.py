@@ -114,8 +114,8 @@ def _without_nulls(table: pa.Table) -> pa.Table:
 def check_schema(found: pa.Schema, expected: pa.Schema, *, where: str) -> None:
     """Raise unless a file's schema has every expected column with its type, and the same table version.
 
-    Columns beyond the expected ones are allowed: a change of a schema is additive or bumps its version. A column that
-    was added later may be absent: its values are null.
+    Columns beyond the expected ones are allowed, and fields of a struct likewise: a change of a schema is additive or
+    bumps its version. A column that was added later may be absent: its values are null.
     """
     for key in (TABLE, VERSION):
         have, want = (found.metadata or {}).get(key), expected.metadata[key]
@@ -127,5 +127,12 @@ def check_schema(found: pa.Schema, expected: pa.Schema, *, where: str) -> None:
             continue
         if position < 0:
             raise IntegrityError(f"{where}: column {field.name} is missing")
-        if found.field(position).type != field.type:
-            raise IntegrityError(f"{where}: column {field.name} is {found.field(position).type}, expected {field.type}")
+        if not _has_type(kind := found.field(position).type, field.type):
+            raise IntegrityError(f"{where}: column {field.name} is {kind}, expected {field.type}")
+
+
+def _has_type(found: pa.DataType, expected: pa.DataType) -> bool:
+    """Return whether a column is of a type, or a struct with all fields of that."""
+    if pa.types.is_struct(found) and pa.types.is_struct(expected):
+        return all(field in found.fields for field in expected.fields)
+    return bool(found == expected)

@@ -11,6 +11,7 @@ import pytest
 
 import multilink
 from newsroom.archive.index import open_index
+from pipelines.exports.subset import Selection, write_subset
 from schemas.lake import Folder, Lake
 from schemas.links import LinksManifest
 from schemas.manifest import read_manifest, verify
@@ -43,6 +44,13 @@ def test_a_data_set_is_whole_and_read(release: tuple[Path, dict[str, Any]]) -> N
     assert {split: data.table("documents", split=split).num_rows for split in data.splits} == expected["documents"]
     first = next(iter(data.torch("test", features=["features.efficientnet-lite0"])))
     assert len(first["sentences"]) == len(first["images"]) == len(first["features.efficientnet-lite0"]) == 2
+
+
+def test_a_subset_of_it_is_whole(release: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    """Also where a struct of its images has a field that is no longer read."""
+    lake = Lake.at(str(shutil.copytree(release[0] / "lake", tmp_path / "lake")))
+    subset = write_subset(lake, *read_manifest(lake, "documents"), Selection(share=0.5), say=lambda _: None)
+    assert list(verify(subset, lake.dataset("documents", subset.version))) == []
 
 
 def test_a_model_links_as_it_did(release: tuple[Path, dict[str, Any]]) -> None:

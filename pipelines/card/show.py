@@ -244,15 +244,9 @@ def _of_image(licence: str | None, said: Mapping[str, Any]) -> Iterator[tuple[st
     for kind in ("creator", "credit", "copyright"):
         if said.get(kind):
             yield "images that name", kind
-    claim = said.get("claim") or {}
-    if claim:
-        yield "images by C2PA claim", "intact" if claim["is_intact"] else "broken"
-    for use in claim.get("training") or ():
-        yield "images by use in C2PA claim", _short(use)
     for kind, value in (
         ("images by digital source type", said.get("source_type")),
         ("images by PLUS data mining", said.get("data_mining")),
-        ("images by digital source type in C2PA claim", claim.get("source_type")),
     ):
         if value:
             yield kind, _short(value)

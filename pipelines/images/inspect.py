@@ -31,7 +31,7 @@ import threadpoolctl
 from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 from PIL import Image as Pixels
 
-from pipelines.images.metadata import claim_libraries, read_metadata
+from pipelines.images.metadata import read_metadata
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected, decode_image, picture_libraries
@@ -246,7 +246,7 @@ def copy_packs(lake: Lake, config: ImagesConfig, fingerprint: FingerprintName) -
     depends_on = {
         "config": config.of_copies,
         "fingerprint": str(fingerprint),
-        "libraries": picture_libraries() | claim_libraries() | fingerprint_libraries(fingerprint),
+        "libraries": picture_libraries() | fingerprint_libraries(fingerprint),
         "code": copy_code(),
     }
     return PackFolder(lake.images.child(digest_of(depends_on)[:_DIGITS]), COPY_SCHEMA, "hash", ROWS_PER_GROUP)

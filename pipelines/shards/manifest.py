@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from pipelines.features.extraction import FeaturePlan
 from pipelines.images.inspect import blas_kind, fingerprint_libraries
-from pipelines.images.metadata import claim_libraries
 from pipelines.settings import FingerprintName
 from pipelines.splits.shared import leak_counts
 from pipelines.transforms import stage_table
@@ -54,7 +53,7 @@ def build_identity(
     inputs = {"code": reached_digest(*modules)}
     inputs |= {f"extractors.{name}": value for name, value in extractors}
     pyarrow = f"{pa.__version__} {pa.cpp_build_info.package_kind}".strip()  # brings a zstd of its own
-    libraries = {"pyarrow": pyarrow, **picture_libraries(), **claim_libraries()}
+    libraries = {"pyarrow": pyarrow, **picture_libraries()}
     libraries |= fingerprint_libraries(FingerprintName(config["dedupe"]["fingerprint"]))
     if config["copy_detection"]["extractor"]:
         libraries |= {"blas": blas_kind()}

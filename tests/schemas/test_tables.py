@@ -25,6 +25,7 @@ from schemas.errors import IntegrityError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.features import FeatureColumn
 from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
+from schemas.metadata import RIGHTS_TYPE
 from schemas.tables import check_schema, records_table, row_of, to_table
 
 VECTOR = FeatureColumn(name="use", dimensions=4)
@@ -70,6 +71,15 @@ def test_a_reader_accepts_further_columns_and_nothing_else() -> None:
         check_schema(document_schema(), document_schema([VECTOR]), where="part")
     with pytest.raises(IntegrityError, match="part"):
         check_schema(image_schema(), document_schema(), where="part")
+
+
+def test_a_reader_accepts_further_fields_of_a_struct_and_no_fewer() -> None:
+    schema = image_schema()
+    rights = schema.get_field_index("rights")
+    more = schema.set(rights, pa.field("rights", pa.struct([*RIGHTS_TYPE, pa.field("claim", pa.string())])))
+    check_schema(more, schema, where="part")
+    with pytest.raises(IntegrityError, match="column rights is struct"):
+        check_schema(schema, more, where="part")
 
 
 def test_a_record_is_the_same_after_its_travel() -> None:
