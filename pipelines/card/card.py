@@ -15,7 +15,7 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pipelines.card.croissant import croissant
-from pipelines.card.show import copy_lines, count_rights, failures_by_host, most_frequent, split_lines, stage_lines
+from pipelines.card.show import copy_lines, failures_by_host, most_frequent, split_lines, stage_lines
 from schemas.documents import Split, image_schema
 from schemas.lake import Folder
 from schemas.manifest import CARDS, Manifest, table_parts
@@ -58,22 +58,17 @@ _ABOUT = {
 def write_cards(folder: Folder, manifest: Manifest) -> None:
     """Write README.md and croissant.json into a version's folder: a view of it, which its manifest does not list."""
     hosts = failures_by_host(table_parts(manifest, folder, "failures"))
-    card = dataset_card(manifest, hosts, count_rights(manifest, folder))
+    card = dataset_card(manifest, hosts)
     for name, text in zip(CARDS, (card, croissant(manifest)), strict=True):
         folder.write(name, text.encode())
 
 
-def dataset_card(
-    manifest: Manifest,
-    hosts: Mapping[tuple[str, str], int] = MappingProxyType({}),
-    rights: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
-) -> str:
+def dataset_card(manifest: Manifest, hosts: Mapping[tuple[str, str], int] = MappingProxyType({})) -> str:
     """Return the text of a version's README.md.
 
     Args:
         manifest: of the version.
         hosts: its failures by host and reason; what failed for the moment is no part of a version.
-        rights: what is stated of them (`count_rights`).
     """
     documents = sum(row.documents for row in manifest.splits.values())
     # An empty split has no file, and no glob may name it.
@@ -94,7 +89,6 @@ def dataset_card(
         copies=copy_lines(manifest),
         settings=[f"{key} = {canonical_json(value)}" for key, value in sorted(flatten(manifest.config).items())],
         hosts=most_frequent(hosts),
-        rights=rights,
     )
 
 

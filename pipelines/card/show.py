@@ -1,14 +1,11 @@
-"""A data set version in words: what `datasets show` and the end of a build print, its failures by host, and its rights.
+"""A data set version in words: what `datasets show` and the end of a build print, and its failures by host.
 
 A row of a table of failures is an image of a document, or a page.
-
-What is stated of the rights of documents and images is counted when the card is written: these columns alone are read
-from the version's parts; no picture is, and no part is checked. An image counts in each shard that has it.
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from textwrap import shorten
 from typing import Any
 
@@ -20,7 +17,6 @@ from schemas.failures import TRANSIENT, Failure, Reason, Stage
 from schemas.lake import Folder
 from schemas.manifest import Manifest, table_parts
 from schemas.raw import retrieval_tables
-from schemas.tables import read_columns
 
 SHOWN = 20  # pairs of a host and a reason
 _ADDRESSED = frozenset(
@@ -203,61 +199,3 @@ def stage_lines(manifest: Manifest) -> list[str]:
         f"{'stage':10}" + "".join(f"{field:>10}" for field in fields),
         *(f"{stage:10}" + "".join(f"{row[field]:>10}" for field in fields) for stage, row in rows),
     ]
-
-
-NOT_STATED = "not stated"
-OTHERS = "others"
-MOST = 50  # statements of a kind that are listed
-_LONG = 120  # characters of a statement
-_HELD = 100 * MOST  # while they are counted: of more, rare ones go to the others
-
-
-def count_rights(manifest: Manifest, folder: Folder) -> dict[str, dict[str, int]]:
-    """Return of each kind of statement how many documents or images state what; the rarest are summed up."""
-    counts = defaultdict[str, Counter[str]](Counter)
-    for split in Split:
-        for entry in manifest.parts("documents", split):
-            licences = pc.struct_field(read_columns(folder, entry.path, ["provenance"])["provenance"], "licence")
-            counts["documents by licence"] += _numbers(licences)
-        for entry in manifest.parts("images", split):
-            table = read_columns(folder, entry.path, ["licence", "rights"])
-            says_more = pc.is_valid(table["rights"])
-            counts["images by licence"] += _numbers(table["licence"].filter(pc.invert(says_more)))
-            for row in table.filter(says_more).to_pylist():
-                for kind, statement in _of_image(row["licence"], row["rights"]):
-                    counts[kind][statement] += 1
-        counts = defaultdict(Counter, {kind: commonest(each, _HELD) for kind, each in counts.items()})
-    return {kind: dict(commonest(each, MOST)) for kind, each in sorted(counts.items())}
-
-
-def _numbers(statements: pa.ChunkedArray) -> Counter[str]:
-    """Return how often each statement comes."""
-    numbers = Counter[str]()
-    for each in pc.value_counts(statements).to_pylist():
-        numbers[_short(each["values"])] += each["counts"]
-    return numbers
-
-
-def _of_image(licence: str | None, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what is stated of an image: its licence by its source, else by its file; and what else its file says."""
-    yield "images by licence", _short(licence or said.get("licence"))
-    for kind in ("creator", "credit", "copyright"):
-        if said.get(kind):
-            yield "images that name", kind
-    for kind, value in (
-        ("images by digital source type", said.get("source_type")),
-        ("images by PLUS data mining", said.get("data_mining")),
-    ):
-        if value:
-            yield kind, _short(value)
-
-
-def _short(statement: str | None) -> str:
-    return (statement or NOT_STATED)[:_LONG]
-
-
-def commonest(numbers: Counter[str], most: int) -> Counter[str]:
-    """Return the most frequent of some statements, of equals the first by name, and the rest as one."""
-    named = sorted(numbers.keys() - {OTHERS}, key=lambda each: (-numbers[each], each))
-    kept = Counter({each: numbers[each] for each in named[:most]})
-    return kept + Counter({OTHERS: numbers.total() - kept.total()})

@@ -16,7 +16,6 @@ import pytest
 from builds import PLAIN, build_of, quiet
 from picture_files import file_of, noise
 
-from pipelines.card.card import count_rights
 from pipelines.exports.subset import Selection, write_subset
 from pipelines.forgetting.forget import forget
 from pipelines.run import BuildSummary
@@ -195,7 +194,6 @@ def test_all_that_is_stated_of_equal_bytes_is_kept_and_goes_with_its_document(fe
         ("https://h.example/0/sa.png", "CC sa 0"), ("https://h.example/1/sa.png", "CC sa 1")
     ]  # fmt: skip
     assert {each["metadata"]["caption"] for each in row["statements"]} == {"sa"}
-    assert "CC sa 0; CC sa 1" in count_rights(*read_manifest(had, "hf"))["images by licence"]
     assert not any(each["statements"] for each in rows.values())
     take_out(had, "id:doc-0")
     equal(read_manifest(had, "hf"), fewer)
