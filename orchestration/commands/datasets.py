@@ -106,9 +106,7 @@ def failures_command(
 
 def export_command(
     version: options.Version,
-    target: Annotated[
-        str, typer.Argument(metavar="DIR", help="Folder or URI to write to: empty, or an earlier export.")
-    ],
+    target: Annotated[str, typer.Argument(metavar="DIR", help="New or empty folder to write to, or its URI.")],
     form: Annotated[str, typer.Option("--to", metavar="FORMAT", help="mmc4, obelics, webdataset, hf or lance.")],
     *,
     say: options.Progress,

@@ -6,8 +6,8 @@
     <target>/...           the files of the format (`formats.py`)
     <target>/export.json   written last: the version, the format, and every file with its size, rows and SHA-256
 
-One shard is in memory at a time. An export's folder is empty or holds an earlier export, which the new one replaces
-once it is there as a whole, in a folder inside.
+One shard is in memory at a time. The folder of an export must be empty: no file is replaced. Without `export.json` an
+export is not complete.
 
 Lance names its files at random and writes the time into a version's manifest: of all formats it alone gives other bytes
 each time. Its rows are the same. It writes to its own kind of storage, so a data set is made in a scratch folder and
@@ -24,7 +24,6 @@ import io
 import json
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +42,7 @@ from pipelines.shards.writing import groups_of, write_file, write_part
 from pipelines.turns import turn_of_build
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
-from schemas.lake import Folder, Lake, inner_path
+from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, check_same, commit, read_manifest
 from schemas.parts import Shard
 from schemas.versions import digest_stream
@@ -52,7 +51,6 @@ EXPORT = "export.json"
 LANCE = "lance"
 NAMES = (*FORMATS, LANCE)
 _PIECE_BYTES = 1 << 20  # copied at once
-_SCRATCH = ".export-"  # begins the name of the folder that an export is made in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,47 +72,31 @@ def export_version(manifest: Manifest, folder: Folder, target: Folder, *, form: 
     Args:
         manifest: of the version.
         folder: of the version.
-        target: where it goes.
+        target: an empty folder, or one that is not there yet.
         form: one of `NAMES`.
         say: receives a line of progress a shard.
 
     Raises:
-        UsageError: there is no such format, the folder holds something else, or what writes the format is not
-            installed.
+        UsageError: there is no such format, the folder is not empty, or what writes the format is not installed.
         IntegrityError: a part of the version is damaged.
     """
     if form not in NAMES:
         raise UsageError(f"--to {form}: expected one of {', '.join(NAMES)}")
+    if found := target.names():
+        raise UsageError(
+            f"{target.uri}: expected an empty folder, found {found[0]}; name another folder, or delete what is there, "
+            "such as an earlier or unfinished export"
+        )
     shards = list(shards_of(manifest))
-    earlier = _earlier(target)
-    scratch = target.child(f"{_SCRATCH}{uuid.uuid4().hex}")
-    written = list(_written(shards, folder, scratch, form, say))
+    written = list(_written(shards, folder, target, form, say))
     export = Export(
         dataset=manifest.dataset,
         version=manifest.version,
         format=form,
-        files=(*written, _write_text(scratch, README, _card(manifest, shards, form))),
+        files=(*written, _write_text(target, README, _card(manifest, shards, form))),
     )
-    new = {entry.path for entry in export.files}
-    target.write(EXPORT, json.dumps({"files": [{"path": path} for path in sorted(earlier | new)]}).encode())
-    for path in sorted(new):
-        scratch.move(path, target)
-    for path in earlier - new:
-        target.delete(path)
-    scratch.remove()
     target.write(EXPORT, (json.dumps(export.to_json(), indent=1) + "\n").encode())
     return export
-
-
-def _earlier(target: Folder) -> set[str]:
-    """Return the paths of an earlier export; what a killed one left in its folder is removed."""
-    for name in target.names():
-        if name.startswith(_SCRATCH):
-            target.child(name).remove()
-    there = list(target.files())
-    if there and EXPORT not in there:
-        raise UsageError(f"{target.uri}: expected an empty folder or an earlier export, found {there[0]}")
-    return {inner_path(entry["path"]) for entry in json.loads(target.read(EXPORT))["files"]} if there else set()
 
 
 def _written(shards: Sequence[Shard], folder: Folder, target: Folder, form: str, say: Say) -> Iterator[FileEntry]:

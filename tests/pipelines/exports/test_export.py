@@ -61,25 +61,19 @@ def layout(document: ShownDocument) -> tuple[list[str | None], list[int | None]]
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_export_has_the_same_bytes_twice_and_replaces_an_earlier_one(built: Any, tmp_path: Path, name: str) -> None:
-    target = Folder(str(tmp_path / "out"))
-    export_version(built.manifest, built.folder, target, form=name, say=quiet)
-    first = tree(tmp_path / "out")
-    (tmp_path / "out" / "README.md.mine").write_text("left alone")
-    other = next(form for form in FORMATS if form != name)
-    export_version(built.manifest, built.folder, target, form=other, say=quiet)
-    export_version(built.manifest, built.folder, target, form=name, say=quiet)
-    second = tree(tmp_path / "out")
-    assert second.pop("README.md.mine") == b"left alone"
-    assert second == first
+def test_an_export_has_the_same_bytes_twice(built: Any, tmp_path: Path, name: str) -> None:
+    for folder in ("first", "second"):
+        export_version(built.manifest, built.folder, Folder(str(tmp_path / folder)), form=name, say=quiet)
+    first = tree(tmp_path / "first")
+    assert tree(tmp_path / "second") == first
     export = json.loads(first.pop(EXPORT))
     assert {entry["path"]: entry["bytes"] for entry in export["files"]} == {p: len(b) for p, b in first.items()}
     assert "README.md" in first
 
 
-def test_a_folder_of_something_else_is_left_alone(built: Any, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_left_alone(built: Any, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"expected an empty folder or an earlier export, found thesis\.txt"):
+    with pytest.raises(UsageError, match=r"expected an empty folder, found thesis\.txt"):
         export_version(built.manifest, built.folder, Folder(str(tmp_path)), form="hf", say=quiet)
     with pytest.raises(UsageError, match="expected one of mmc4, obelics, webdataset, hf, lance"):
         export_version(built.manifest, built.folder, Folder(str(tmp_path / "x")), form="arrow", say=quiet)
@@ -195,21 +189,18 @@ def test_the_command_says_what_it_wrote(built: Any, tmp_path: Path) -> None:
     assert set(NAMES) == {*FORMATS, "lance"}
 
 
-@pytest.mark.parametrize("name", ["mmc4", "hf"])
-def test_while_an_export_is_made_the_earlier_one_is_whole(
-    built: Any, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+def test_a_killed_export_lacks_its_last_file_and_is_not_continued(
+    built: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed before its last file, a new export leaves the earlier one as it was; what it left goes with the next."""
-    target = Folder(str(tmp_path / "out"))
-    export_version(built.manifest, built.folder, target, form="webdataset", say=quiet)
-    before = tree(tmp_path / "out")
+    target = Folder(str(tmp_path))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("pipelines.exports.export.render", Mock(side_effect=KeyboardInterrupt))
-        export_version(built.manifest, built.folder, target, form=name, say=quiet)
-    there = tree(tmp_path / "out")
-    assert {path: there[path] for path in before} == before
-    export = export_version(built.manifest, built.folder, target, form=name, say=quiet)
-    assert tree(tmp_path / "out").keys() == {EXPORT, *(entry.path for entry in export.files)}
+        export_version(built.manifest, built.folder, target, form="hf", say=quiet)
+    left = tree(tmp_path)
+    assert left and EXPORT not in left
+    with pytest.raises(UsageError, match=r"expected an empty folder, found .*unfinished export"):
+        export_version(built.manifest, built.folder, target, form="hf", say=quiet)
+    assert tree(tmp_path) == left
 
 
 @pytest.mark.parametrize("form", ["webdataset", "lance"])
@@ -219,6 +210,5 @@ def test_an_export_goes_to_a_bucket(built: Any, object_store: str, form: str) ->
     target = Lake.at(f"s3://lake/exports/{form}?{object_store}").root
     export = export_version(built.manifest, built.folder, target, form=form, say=quiet)
     assert {*target.files()} == {EXPORT, *(entry.path for entry in export.files)}
-    again = export_version(built.manifest, built.folder, target, form=form, say=quiet)
-    assert {*target.files()} == {EXPORT, *(entry.path for entry in again.files)}
-    assert (again == export) == (form != "lance")
+    with pytest.raises(UsageError, match="expected an empty folder"):
+        export_version(built.manifest, built.folder, target, form=form, say=quiet)
