@@ -1,7 +1,7 @@
 """Baselines (SPEC 7): object detection, frozen joint embeddings, class names, without training; all beside a model.
 
-Each gives similarities of a document's sentences and images, which are scored as a model's are. Random's are in
-`evaluate.py`, since every evaluation has them; the nearest sentence's are in `position.py`. Beside a model stands each
+Each gives similarities of a document's sentences and images, which are scored as a model's are. Every evaluation has
+random's (`evaluate.py`); the nearest sentence's are in `position.py`. Beside a model stands each
 baseline whose needs its data set meets, on the documents the model was judged on, read as the model reads them; one
 that cannot be scored is named with its reason. NoStruct is a trained model of the registry
 (`training.mlflow.registering`).
@@ -13,7 +13,7 @@ best on the validation split.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
@@ -38,7 +38,6 @@ from training.evaluation.evaluate import (
     evaluate_embedded,
     evaluate_matrices,
     of_measure,
-    random_similarities,
 )
 from training.evaluation.models import CLASS_NAMES, evaluate_model, named_columns, read_sampled
 from training.evaluation.position import evaluate_nearest
@@ -54,7 +53,6 @@ NOSTRUCT = "nostruct"
 
 
 class Baseline(StrEnum):
-    RANDOM = "random"
     NEAREST_SENTENCE = "nearest-sentence"
     OBJECT_DETECTION = "object-detection"
     JOINT_EMBEDDINGS = "joint-embeddings"
@@ -63,11 +61,10 @@ class Baseline(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineResult:
-    """A baseline's evaluation, a note on how it was made, and the same as values for programs."""
+    """A baseline's evaluation, and a note on how it was made."""
 
     evaluation: Evaluation
     note: str = ""
-    values: Mapping[str, float | str | None] = field(default_factory=dict)
 
 
 def evaluate_baseline(
@@ -90,11 +87,6 @@ def evaluate_baseline(
     """
     manifest, folder = read_sampled(lake, reference, config)
     where, read = f"{reference}, split {split}", partial(read_split, manifest, folder, view=view)
-    if baseline is Baseline.RANDOM:
-        documents = read(split, Columns(links=True))
-        sizes = zip(documents.ids, documents.sentences.counts.tolist(), documents.images.counts.tolist(), strict=True)
-        matrices = [random_similarities(name, n, m, seed=config.seed) for name, n, m in sizes]
-        return BaselineResult(evaluation=evaluate_matrices(documents.ids, matrices, documents.links or (), where=where))
     if view.is_fused:
         raise UsageError("the model fuses a document's texts, which this baseline cannot")
     if baseline is Baseline.CLASS_NAMES:
@@ -112,8 +104,8 @@ def evaluate_baseline(
     has_validation = bool(manifest.parts("documents", Split.VAL)) and split != Split.VAL
     test, validation = read(split, columns), read(Split.VAL, columns) if has_validation else None
     if is_nearest:
-        evaluation, side, note = evaluate_nearest(test, validation, where=where)
-        return BaselineResult(evaluation=evaluation, note=note, values={"side": str(side)})
+        evaluation, note = evaluate_nearest(test, validation, where=where)
+        return BaselineResult(evaluation=evaluation, note=note)
     splits = [each for each in (test, validation) if each is not None]
     vectors = class_word_vectors(config.word_vectors, *splits, dimensions=config.word_dimensions)
     return evaluate_object_detection(test, validation, vectors, where=where)
@@ -124,8 +116,8 @@ def evaluate_object_detection(
 ) -> BaselineResult:
     """Return the baseline's scores on test documents, with K chosen on validation documents where that can be done.
 
-    Its values are `k`, that K or None; `best_k`, the best of all K on the test documents themselves, as the paper
-    reports it (an upper bound); and `best_auc`, its AUC. Without a K chosen on validation the scores are of `best_k`.
+    Without a K chosen on validation the scores are of the best of all K on the test documents themselves, as the paper
+    reports it (an upper bound). The note has both and the AUC of the best.
 
     Args:
         test: with links and classes.
@@ -148,11 +140,7 @@ def evaluate_object_detection(
         note = f"K = {best_k}, the best on these documents: there is no validation document to choose it by"
     else:
         note = f"K = {k} by validation; the best here, {best_k}, has AUC {on_test[best_k]:.1f}"
-    return BaselineResult(
-        evaluation=evaluate_matrices(test.ids, matrices, test.links or (), where=where),
-        note=note,
-        values={"k": k, "best_k": best_k, "best_auc": on_test[best_k]},
-    )
+    return BaselineResult(evaluation=evaluate_matrices(test.ids, matrices, test.links or (), where=where), note=note)
 
 
 def auc_by_k(
@@ -293,8 +281,6 @@ def score_beside(
 
     rows = [*_rows(NOSTRUCT, nostruct, evaluation)]
     for baseline in Baseline:
-        if baseline is Baseline.RANDOM:
-            continue  # every evaluation has it
         rows += _rows(baseline.value, partial(of, baseline), evaluation)
     return tuple(rows)
 

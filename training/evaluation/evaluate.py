@@ -136,7 +136,6 @@ class EvaluateConfig(Settings):
         class_features: classes of `object-detection`.
         word_vectors: of `object-detection` and `spread_words`: a vector file or `glove-6b-50d` (packaged).
         word_dimensions: their size.
-        seed: of `random`, as a baseline of its own.
         sample_pairs: pairs of a sample of the retrieval pool (Alikhani 2022: 500).
         samples: how many samples are drawn; 0: the whole pool alone.
         distinct_images: an image of several documents is one candidate; otherwise one for each, as a table's rows.
@@ -152,7 +151,6 @@ class EvaluateConfig(Settings):
     class_features: str = AUTO
     word_vectors: str = PACKAGED
     word_dimensions: PositiveInt = 50
-    seed: NonNegativeInt = 0
     sample_pairs: PositiveInt = SAMPLE_PAIRS
     samples: NonNegativeInt = SAMPLES
     distinct_images: bool = True

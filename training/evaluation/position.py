@@ -104,10 +104,8 @@ def nearest_similarities(documents: DocumentSet, side: Side, *, where: str) -> l
     return [nearness(numbers[rows], after[images], side) for rows, images in parts]
 
 
-def evaluate_nearest(
-    documents: DocumentSet, validation: DocumentSet | None, *, where: str
-) -> tuple[Evaluation, Side, str]:
-    """Return the baseline's evaluation, the side it was scored with, and a note for the reader.
+def evaluate_nearest(documents: DocumentSet, validation: DocumentSet | None, *, where: str) -> tuple[Evaluation, str]:
+    """Return the baseline's evaluation, and a note that names the side it was scored with.
 
     Args:
         documents: with links and places.
@@ -128,7 +126,7 @@ def evaluate_nearest(
     agreement = f"{share:.1%} of the true links lead to it"
     if share == 1:
         agreement = "every true link leads to it: an upper bound by construction"
-    return evaluation, side, f"{side.words}, {chosen}" + ("" if side is Side.EITHER else f"; {agreement}")
+    return evaluation, f"{side.words}, {chosen}" + ("" if side is Side.EITHER else f"; {agreement}")
 
 
 def _side(validation: DocumentSet | None) -> Side | None:

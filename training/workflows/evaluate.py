@@ -1,4 +1,4 @@
-"""A model, a baseline or a file of scores is scored on a split, and a registered model's run gets numbers and report.
+"""A model or a file of scores is scored on a split, and a registered model's run gets numbers and report.
 
 A report is made of what is in the registry and the lake, so it can be made later, too.
 """
@@ -15,7 +15,7 @@ from schemas.documents import Split
 from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.evaluation.baselines import TITLES, Baseline, evaluate_baseline, score_beside
+from training.evaluation.baselines import TITLES, score_beside
 from training.evaluation.evaluate import (
     RANDOM,
     STANDARD_CONFIG,
@@ -48,7 +48,7 @@ JUDGED_SPLITS = (Split.TEST, Split.VAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateSummary:
-    """Scores of a model, a baseline or a scores file, in percent.
+    """Scores of a model or of a file of scores, in percent.
 
     Attributes:
         evaluation: everything behind the numbers, for a report.
@@ -198,35 +198,6 @@ def run_evaluate_scores(path: Path) -> EvaluateSummary:
     return EvaluateSummary(evaluation=evaluation, rows=tuple(evaluation.rows()))
 
 
-def run_baseline(
-    *, baseline: str, dataset: str, lake: str, split: str = Split.TEST, config: EvaluateConfig = STANDARD_CONFIG
-) -> EvaluateSummary:
-    """Score a baseline on a split of a data set.
-
-    Args:
-        baseline: one of `Baseline`.
-        dataset: NAME or NAME@VERSION.
-        lake: path or URI.
-        split: train, val or test.
-        config: columns and word vectors that it reads.
-
-    Raises:
-        UsageError: there is no such baseline, data set, split or column, or no document can be scored.
-    """
-    if baseline not in set(Baseline):
-        raise UsageError(f"--baseline {baseline}: expected one of {', '.join(Baseline)}")
-    home = Lake.at(lake)
-    reference = "@".join(home.find(dataset))
-    result = evaluate_baseline(Baseline(baseline), home, reference, split, config=config)
-    return EvaluateSummary(
-        evaluation=result.evaluation,
-        rows=tuple(result.evaluation.rows()),
-        dataset=reference,
-        notes=(result.note,) if result.note else (),
-        values={"baseline": str(baseline), "dataset": reference, "split": str(split), **result.values},
-    )
-
-
 def _json(means: Mapping[str, Score]) -> dict[str, Any]:
     """Return each mean with its interval; a number that is expected, and not measured, has none."""
     return {metric: score.value if score.low is None else interval_json(score) for metric, score in means.items()}
@@ -236,7 +207,7 @@ def run_report(summary: EvaluateSummary, directory: Path, *, lake: str, tracking
     """Write the HTML report of an evaluated model, keep it with the model and its run, and return its path.
 
     Args:
-        summary: of a model's evaluation (not of a scores file or a baseline: there is no model to describe).
+        summary: of a model's evaluation (not of a file of scores: there is no model to describe).
         directory: for the page and the table.
         lake: holds the data set.
         tracking: MLflow's address.

@@ -68,10 +68,13 @@ def test_k_is_chosen_on_validation_and_its_best_on_test_is_told_apart() -> None:
     best = next(k for k, value in auc.items() if value == 100)
     easy = replace(documents(), image_rows=np.array([0, 1, 0, 1]))  # on which one class is enough
     found = evaluate_object_detection(documents(), easy, VECTORS, where="test")
-    assert found.values == {"k": 1, "best_k": best, "best_auc": 100.0} and best > 1
+    assert found.note == f"K = 1 by validation; the best here, {best}, has AUC 100.0" and best > 1
     assert found.evaluation.mean["auc"].value == auc[1]
     unchosen = evaluate_object_detection(documents(), None, VECTORS, where="test")
-    assert unchosen.values["k"] is None and unchosen.evaluation.mean["auc"].value == 100
+    assert (
+        unchosen.note.startswith(f"K = {best}, the best on these documents")
+        and unchosen.evaluation.mean["auc"].value == 100
+    )
 
 
 def test_words_of_sentences_and_labels_are_looked_up(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -14,13 +14,14 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import objective
 from training.data.lake import Columns, read_split
-from training.evaluation.evaluate import EvaluateConfig, EvaluationReport
+from training.evaluation.baselines import Baseline, evaluate_baseline
+from training.evaluation.evaluate import STANDARD_CONFIG, EvaluateConfig, EvaluationReport
 from training.evaluation.models import evaluate_model
 from training.metrics.links import score_documents
 from training.mlflow.registering import register
 from training.model import LinkModel
 from training.report.sections import absent_baselines
-from training.workflows.evaluate import EvaluateSummary, run_baseline, run_evaluate, run_report
+from training.workflows.evaluate import EvaluateSummary, run_evaluate, run_report
 from training.workflows.studies import run_compare
 
 
@@ -102,9 +103,9 @@ def test_the_nearest_sentence_stands_beside_a_model(client: mlflow.MlflowClient,
     summary = evaluated(client, lake, str(trained), EvaluateConfig(position=True))
     row = table(summary.report)["nearest-sentence", "auc"]
     assert row.low is not None and row.low <= row.value <= row.high  # type: ignore[attr-defined]
-    alone = run_baseline(baseline="nearest-sentence", dataset="synthetic", lake=lake.root.uri)
-    assert row.value == alone.means()["auc"].value  # type: ignore[attr-defined]
-    assert alone.notes == (row.note,) and "upper bound by construction" in row.note  # type: ignore[attr-defined]
+    alone = evaluate_baseline(Baseline.NEAREST_SENTENCE, lake, "synthetic", Split.TEST, config=STANDARD_CONFIG)
+    assert row.value == alone.evaluation.mean["auc"].value  # type: ignore[attr-defined]
+    assert row.note == alone.note and "upper bound by construction" in row.note  # type: ignore[attr-defined]
     lines = summary.lines()
     assert [line.split("  ")[0] for line in lines[1:4]] == ["model", "the model with position", "nearest sentence"]
     assert any(line.startswith("nearest sentence: the sentence next to") for line in lines)
@@ -125,7 +126,7 @@ def test_the_nearest_sentence_stands_beside_a_model(client: mlflow.MlflowClient,
     assert difference.mean == pytest.approx(own - theirs)  # type: ignore[operator]
     assert difference.mean <= 0 and difference.low < difference.mean < difference.high
     with pytest.raises(UsageError, match="found baselines alone"):
-        run_compare(models=["random", "random"], dataset="synthetic", lake=lake.root.uri, say=print)
+        run_compare(models=["class-names", "nearest-sentence"], dataset="synthetic", lake=lake.root.uri, say=print)
 
 
 def test_named_columns_are_scored_as_they_are(client: mlflow.MlflowClient, trained: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Baselines and transfer as commands, over real lakes and models."""
+"""Options of evaluate, and transfer as a command, over real lakes and models."""
 
 import json
 from pathlib import Path
@@ -9,34 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestration.cli import run
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import NotFoundError
 from schemas.lake import Lake
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
 from training.metrics.calibration import read_calibration
 from training.model import LinkModel
-from training.workflows.evaluate import run_baseline
 from training.workflows.studies import run_transfer
-
-
-def test_random_is_what_every_evaluation_prints_beside_a_model(registry_lake: Lake, trained: Path) -> None:
-    found = run_baseline(baseline="random", dataset="synthetic", lake=registry_lake.root.uri)
-    beside = evaluate_model(LinkModel.load(trained), registry_lake, "synthetic").chance.means()
-    assert found.evaluation.mean == beside
-    assert found.to_json()["baseline"] == "random" and found.to_json()["dataset"] == "synthetic@v1"
-
-
-def test_what_a_baseline_lacks_is_said(registry_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    lake = registry_lake.root.uri
-    for name, words in (
-        ("joint-embeddings", "12 numbers, image vectors 16: they are not of one joint model"),
-        ("object-detection", "the data set has no classes of its images; build it with"),
-        ("clip", "--baseline clip: expected one of random, nearest-sentence, object-"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            run_baseline(baseline=name, dataset="synthetic", lake=lake)
-    evaluate = ["evaluate", "--baseline", "random", "--dataset", "synthetic", "--lake", lake]
-    assert run([*evaluate, "--set", "word_vector=x"]) == 2 and "word_vector" in capsys.readouterr().err
 
 
 def test_models_are_judged_on_every_data_set(
@@ -78,12 +57,19 @@ def test_a_data_set_without_the_models_columns_is_a_cell_with_its_reason(
     assert any(line.startswith(f"- {trained} on synthetic@v1: ") for line in printed)
 
 
-def test_evaluate_takes_a_baseline(registry_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["evaluate", "--lake", registry_lake.root.uri, "--dataset", "synthetic"]
-    assert run([*arguments, "--baseline", "random", "--set", "seed=3", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["documents"] == 30
-    assert run([*arguments, "--baseline", "random", "--model", "x"]) == 2
-    assert run([*arguments, "--scores", "x", "--set", "seed=3"]) == 2
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--scores", __file__, "--set", "samples=3"], "evaluate --scores: expected no --dataset, --set"),
+        (["--report", "report"], "evaluate: expected --model as well"),
+        (["--model", "x", "--set", "word_vector=x"], "unknown key 'word_vector'"),
+    ],
+)
+def test_what_evaluate_cannot_do_is_said(
+    options: list[str], problem: str, registry_lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["evaluate", "--lake", registry_lake.root.uri, "--dataset", "synthetic", *options]) == 2
+    assert problem in capsys.readouterr().err
 
 
 def test_a_calibration_on_another_data_set_is_a_file_that_links_take(
