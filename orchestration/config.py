@@ -51,7 +51,6 @@ from training.config import TrainConfig
 
 if TYPE_CHECKING:
     from training.linking.links import LinkOptions
-    from training.metrics.relations import RefineConfig
 
 SETTINGS_VARIABLE = "MULTILINK_SETTINGS"
 PAGE_VARIABLE = "MULTILINK_MLFLOW_PAGE"
@@ -183,35 +182,14 @@ class LinksSettings(configs.Settings):
 
     Attributes:
         precision: to reach: less similar links are left out; null: none are.
-        refine_below: similarities of texts whose two largest differ by less are refined, of models that predict
-            relations; null: none are.
-        refine_weight: of that refinement; null: the paper's.
         fit: whether documents of other data choose the weights of the model's steps.
         calibration: file of one, relative to the settings file; empty: the model's own.
     """
 
     part: ClassVar[str] = "links"
     precision: Annotated[float, Meta(ge=0, le=1)] | None = None
-    refine_below: NonNegativeFloat | None = None
-    refine_weight: NonNegativeFloat | None = None
     fit: bool = True
     calibration: str = ""
-
-    def __post_init__(self) -> None:
-        configs.Settings.__post_init__(self)
-        is_used = self.refine_below is not None or self.refine_weight is None
-        rule = "needs links.refine_below"
-        require(is_used, field="links.refine_weight", value=self.refine_weight, rule=rule)
-
-    def refine(self) -> RefineConfig | None:
-        """Return the refinement by relations, where there is one."""
-        if self.refine_below is None:
-            return None
-        from training.metrics.relations import WEIGHT, RefineConfig
-
-        return RefineConfig(
-            below=self.refine_below, weight=WEIGHT if self.refine_weight is None else self.refine_weight
-        )
 
     def options(self) -> LinkOptions:
         """Return the linker's options.
@@ -223,7 +201,7 @@ class LinksSettings(configs.Settings):
         from training.metrics.calibration import read_calibration
 
         calibration = read_calibration(Path(self.calibration)) if self.calibration else None
-        return LinkOptions(precision=self.precision, refine=self.refine(), fit=self.fit, calibration=calibration)
+        return LinkOptions(precision=self.precision, fit=self.fit, calibration=calibration)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,17 +203,6 @@ Trust = Annotated[
         "multilink.toml, else your own.",
     ),
 ]
-RefineBelow = Annotated[
-    float | None,
-    typer.Option(
-        metavar="T",
-        help="For models that predict relations: refine similarities of texts whose two largest differ by less.",
-    ),
-]
-RefineWeight = Annotated[
-    float | None,
-    typer.Option(metavar="LAMBDA", help="Weight of that refinement; by default 0.13 (CITE++; for CLUE it was 0.12)."),
-]
 
 
 def open_version(reference: Reference, lake: LakePath) -> tuple[Lake, Manifest, Folder]:
@@ -232,27 +221,38 @@ def link_settings(
         ),
     ] = None,
     calibration: Calibration = None,
-    refine_below: RefineBelow = None,
-    refine_weight: RefineWeight = None,
 ) -> LinksSettings:
-    """Return how documents are linked; commands have these parameters by `Links`.
+    """Return how documents are linked; commands have these parameters by `Links`."""
+    return LinksSettings(precision=precision, calibration=str(calibration or ""))
+
+
+def refinement(
+    refine_below: Annotated[
+        float | None,
+        typer.Option(
+            metavar="T",
+            help="For models that predict relations: refine similarities of texts whose two largest differ by less.",
+        ),
+    ] = None,
+    refine_weight: Annotated[
+        float | None,
+        typer.Option(
+            metavar="LAMBDA", help="Weight of that refinement; by default 0.13 (CITE++; for CLUE it was 0.12)."
+        ),
+    ] = None,
+) -> "RefineConfig | None":
+    """Return the refinement by relations; commands have these parameters by `Refine`.
 
     Raises:
         UsageError: an option lacks another.
     """
-    if refine_weight is not None and refine_below is None:
-        raise UsageError("--refine-weight needs --refine-below")
-    return LinksSettings(
-        precision=precision,
-        refine_below=refine_below,
-        refine_weight=refine_weight,
-        calibration=str(calibration or ""),
-    )
+    if refine_below is None:
+        if refine_weight is not None:
+            raise UsageError("--refine-weight needs --refine-below")
+        return None
+    from training.metrics.relations import WEIGHT, RefineConfig
 
-
-def refinement(refine_below: RefineBelow = None, refine_weight: RefineWeight = None) -> "RefineConfig | None":
-    """Return the refinement by relations; commands have these parameters by `Refine`; errors as of `link_settings`."""
-    return link_settings(refine_below=refine_below, refine_weight=refine_weight).refine()
+    return RefineConfig(below=refine_below, weight=WEIGHT if refine_weight is None else refine_weight)
 
 
 Version = Annotated[Callable[[], tuple[Lake, Manifest, Folder]], SharedOptions(open_version)]

@@ -74,7 +74,6 @@ def test_a_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None
         ("checks: {least_share: 2}", "checks.least_share = 2: expected `float` <= 1.0"),
         ("checks: {most_share: 0.5}", "checks.most_share = 0.5: expected `float` >= 1.0"),
         ("links: {precision: 1.5}", "links.precision = 1.5: expected `float` <= 1.0"),
-        ("links: {refine_weight: 0.5}", "links.refine_weight = 0.5: needs links.refine_below"),
         ("retries: {attempts: -1}", "retries.attempts = -1: expected `int` >= 0"),
         ("fresh_within_hours: -1", "fresh_within_hours = -1: expected `int` >= 0"),
         ("checks: {refused_leaks: [smell]}", "checks.refused_leaks = 'smell'"),

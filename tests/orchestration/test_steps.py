@@ -20,13 +20,13 @@ CLUSTER = Settings(
     datasets=(DIY,),
     beam=BeamSettings(runner="flink", options=("--x=1",)),
     ray=RaySettings(where=RayWhere.RAY_JOB, workers=2, address="http://head:8265"),
-    links=LinksSettings(precision=0.9, refine_below=0.2),
+    links=LinksSettings(precision=0.9),
 )
 STORES = {"lake": "s3://lake", "tracking_uri": "http://m:5000"}
 PLAN = Plan(settings=CLUSTER)
 JUDGED = {**STORES, "dataset": "diy@v1", "workers": 1}
 PROMOTED = {**STORES, "model": "m", "version": "3", "workers": 1}
-LINKS = {"precision": 0.9, "refine_below": 0.2, "refine_weight": None, "fit": True, "calibration": ""}
+LINKS = {"precision": 0.9, "fit": True, "calibration": ""}
 ASKED: dict[str, tuple[Step, dict[str, Any]]] = {
     "build": (
         PLAN.build(DIY, ["source.dump=x"]),

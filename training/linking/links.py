@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.configs import resolve
 from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
@@ -32,7 +31,7 @@ from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64
 from training.link_steps import LinkSteps
 from training.metrics.calibration import Calibration, word_of
-from training.metrics.relations import RefineConfig, RelationPredictor
+from training.metrics.relations import RelationPredictor
 from training.model import EmbeddedDocument, LinkModel
 from training.similarity.assignment import predicted_pairs
 
@@ -52,8 +51,6 @@ class LinkOptions:
 
     Attributes:
         precision: share of links, 0 to 1, that is to be true: links below the calibration's threshold are left out.
-        refine: links are chosen by similarities that predicted relations refine (Alikhani 2022, eq. 4-6), and keep
-            their cosines; None: by the cosines.
         calibration: gives links their probability; None: the model's own, where it has one.
         fit: whether a user's documents, where they are many enough, choose the weights of the model's steps.
         is_of_model: whether the calibration is the model's own, which holds for the data set it was fitted on. Who
@@ -61,7 +58,6 @@ class LinkOptions:
     """
 
     precision: float | None = None
-    refine: RefineConfig | None = None
     fit: bool = True
     calibration: Calibration | None = None
     is_of_model: bool = False
@@ -86,7 +82,7 @@ class LinkOptions:
         What is asked for, a precision or a calibration of its own, holds for similarities by the model's own steps.
         """
         is_asked_for = self.calibration is not None and not self.is_of_model
-        return self.fit and self.precision is None and self.refine is None and not is_asked_for
+        return self.fit and self.precision is None and not is_asked_for
 
     def threshold(self, uri: str) -> float:
         """Return the similarity below which links of the model at an address are left out.
@@ -103,27 +99,12 @@ class LinkOptions:
             )
         return self.calibration.threshold(self.precision)
 
-    def check(self, model: LinkModel, uri: str) -> None:
-        """Raise a `UsageError` where a model cannot link with these options."""
-        self.threshold(uri)
-        if self.precision is not None and self.refine is not None:
-            raise UsageError(
-                f"--precision {self.precision:g}: expected no --refine-below; the thresholds do not hold "
-                "for links that relations chose"
-            )
-        if self.refine is not None:
-            RelationPredictor.of(model)
-
     def decisive(self) -> dict[str, Any]:
-        """Return what decides which links there are, JSON-ready, for fingerprints.
-
-        An option that came later is named only where it has another value than links had before.
-        """
+        """Return what decides which links there are, JSON-ready, for fingerprints."""
         return {
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "precision": self.precision,
             "is_of_model": self.is_of_model,
-            **({} if self.refine is None else {"refine": resolve(self.refine)}),
         }
 
 
@@ -180,7 +161,7 @@ class Linker:
     steps: LinkSteps | None = None
 
     def __post_init__(self) -> None:
-        self.options.check(self.model, self.uri)
+        self.options.threshold(self.uri)
 
     def link_given(self, given: Iterable[GivenDocument | Failure]) -> Iterator[LinkedDocument | Failure]:
         """Yield each of a user's documents with its predicted links, or why it has none; a few are in memory at a time.
@@ -223,7 +204,7 @@ class Linker:
         matrix = vectors.similarities()
         if not np.isfinite(matrix).all():
             return _failure(document, Reason.NOT_FINITE, "its vectors are not finite")
-        rows, columns = by_similarity(matrix, *self._chosen(matrix, vectors))
+        rows, columns = by_similarity(matrix, *self._chosen(matrix))
         columns_of: dict[str, list[Any]] = {"sentence": sentence_numbers[rows].tolist(), "image": columns.tolist()}
         columns_of["similarity"] = matrix[rows, columns].tolist()
         sureness, caution = columns_of["similarity"], ""
@@ -254,13 +235,10 @@ class Linker:
 
     def pairs(self, vectors: EmbeddedDocument) -> tuple[Int64, Int64]:
         """Return the rows and columns of a document's links."""
-        return self._chosen(vectors.similarities(), vectors)
+        return self._chosen(vectors.similarities())
 
-    def _chosen(self, matrix: Floats, vectors: EmbeddedDocument) -> tuple[Int64, Int64]:
-        refined = matrix
-        if self.options.refine is not None and matrix.size:
-            refined = self.options.refine.of(self.model)(matrix, vectors.texts, vectors.images)
-        rows, columns = predicted_pairs(refined)
+    def _chosen(self, matrix: Floats) -> tuple[Int64, Int64]:
+        rows, columns = predicted_pairs(matrix)
         kept = matrix[rows, columns] >= self.options.threshold(self.uri)
         return rows[kept], columns[kept]
 

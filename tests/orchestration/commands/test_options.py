@@ -77,8 +77,11 @@ def test_every_command_that_links_has_all_options_of_links(name: str) -> None:
 def test_search_has_the_options_of_refinement() -> None:
     tree: Any = get_command(app)
     own = {each.name for each in tree.get_command(None, "search").params}
-    refinement = set(inspect.signature(options.refinement).parameters)
-    assert own >= refinement and refinement <= set(inspect.signature(options.link_settings).parameters)
+    assert own >= set(inspect.signature(options.refinement).parameters)
+    assert options.refinement(0.2, 0.5) == RefineConfig(below=0.2, weight=0.5)
+    assert options.refinement() is None and options.refinement(0.1) == RefineConfig()
+    with pytest.raises(UsageError, match="--refine-weight needs --refine-below"):
+        options.refinement(refine_weight=0.5)
 
 
 def test_the_options_of_links(tmp_path: Path) -> None:
@@ -93,11 +96,6 @@ def test_the_options_of_links(tmp_path: Path) -> None:
     }
     calibration = Calibration(**about, slopes=(1.0, 0.0, 0.0), intercept=0.0)  # type: ignore[arg-type]
     (tmp_path / "calibration.json").write_text(calibration.to_json())
-    found = options.link_settings(
-        precision=0.9, calibration=tmp_path / "calibration.json", refine_below=0.2, refine_weight=0.5
-    ).options()
-    refine = RefineConfig(below=0.2, weight=0.5)
-    assert found == LinkOptions(precision=0.9, calibration=calibration, refine=refine)
+    found = options.link_settings(precision=0.9, calibration=tmp_path / "calibration.json").options()
+    assert found == LinkOptions(precision=0.9, calibration=calibration)
     assert options.link_settings().options() == LinkOptions()
-    with pytest.raises(UsageError, match="--refine-weight needs --refine-below"):
-        options.link_settings(refine_weight=0.5)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.overrides import override
@@ -19,7 +18,6 @@ from training.evaluation.decoys import Decoys, best_pairs, broken_pairs, count_d
 from training.linking.links import Linker, LinkOptions
 from training.metrics.calibration import Calibration
 from training.metrics.curves import PrecisionPoint
-from training.metrics.relations import RefineConfig
 from training.mlflow.loading import open_model
 from training.model import EmbeddedDocument, LinkModel
 from training.recipes import recipe
@@ -187,11 +185,6 @@ def test_what_was_linked_is_estimated_by_its_splits_and_options(
     assert compare_links(linked, linker, lake).decoys == count_decoys(
         model, *read_manifest(lake, "synthetic"), ["test"], choose=linker.pairs
     )
-
-
-def test_a_precision_is_not_of_links_that_relations_choose(model: LinkModel, precise: LinkOptions) -> None:
-    with pytest.raises(UsageError, match=r"--precision 0.9: expected no --refine-below"):
-        replace(precise, refine=RefineConfig(below=0.1)).check(model, "x")
 
 
 def test_a_model_that_knows_nothing_is_alarming(lake: Lake) -> None:

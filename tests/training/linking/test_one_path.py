@@ -13,7 +13,6 @@ from fastapi.testclient import TestClient
 from scipy.optimize import linear_sum_assignment
 
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
@@ -22,8 +21,7 @@ from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import read_for_model
-from training.linking.links import LinkedDocument, Linker, LinkOptions
-from training.metrics.relations import RefineConfig
+from training.linking.links import LinkedDocument, Linker
 from training.mlflow.serving import make_app
 from training.model import LinkModel
 from training.recipes import RECIPES
@@ -160,26 +158,14 @@ def test_the_links_of_a_data_set_of_a_file_and_over_http_are_the_same(name: str,
         assert numbers(list(one.links)) == [(link["sentence"], link["image"]) for link in served["links"]]
 
 
-def refined_by_hand(matrix: np.ndarray, probabilities: np.ndarray, below: float, weight: float) -> np.ndarray:
-    """Equations 4 to 6 of Alikhani 2022, a row at a time."""
-    rows = []
-    for row, own in zip(matrix.astype(float), probabilities, strict=True):
-        is_difficult = len(row) > 1 and sorted(row)[-1] - sorted(row)[-2] < below
-        rows.append(row * np.exp(weight * abs(own - 0.5)).sum(axis=1) if is_difficult else row)
-    return np.array(rows)
-
-
-@pytest.mark.parametrize("below", [None, 0.05, 0.5])
-def test_links_have_relations_and_are_chosen_by_refined_similarities(below: float | None, lake: Lake) -> None:
+def test_links_have_relations(lake: Lake) -> None:
     config = CONFIGURATIONS["hessel-2019"]
     model = model_of(config, lake)
     torch.manual_seed(1)
     model = LinkModel(replace(model.card, relations=("story", "visible")), model.vocabulary).eval()
     with torch.no_grad():
         model.relations.affine.weight.mul_(30)
-    refine = None if below is None else RefineConfig(below=below, weight=3.0)
-    documents, differing = list(given(lake, model)), 0
-    linker = Linker(model=model, uri="m", options=LinkOptions(refine=refine))
+    documents, linker = list(given(lake, model)), Linker(model=model, uri="m")
     for document, found in zip(documents, linker.link_given(documents), strict=True):
         [vectors] = model.embed(model.read([document]))
         with torch.no_grad():
@@ -191,29 +177,18 @@ def test_links_have_relations_and_are_chosen_by_refined_similarities(below: floa
                 for text in vectors.texts
             ]
         matrix = vectors.texts @ vectors.images.T
-        wanted = refined_by_hand(matrix, np.array(crossed), below or 0.0, 3.0)
-        rows, columns = linear_sum_assignment(np.maximum(wanted, 0), maximize=True)
-        pairs = {(int(r), int(c)) for r, c in zip(rows, columns, strict=True) if wanted[r, c] >= 0}
+        rows, columns = linear_sum_assignment(np.maximum(matrix, 0), maximize=True)
+        pairs = {(int(r), int(c)) for r, c in zip(rows, columns, strict=True) if matrix[r, c] >= 0}
         assert {(link.sentence, link.image) for link in found.links} == pairs
-        plain = linear_sum_assignment(np.maximum(matrix, 0), maximize=True)
-        differing += {(int(r), int(c)) for r, c in zip(*plain, strict=True) if matrix[r, c] >= 0} != pairs
         for link in found.links:
             assert link.similarity == pytest.approx(float(matrix[link.sentence, link.image]), abs=1e-6)
             assert link.relations is not None and [each.name for each in link.relations] == ["story", "visible"]
             expected = crossed[link.sentence][link.image]
             assert [each.probability for each in link.relations] == pytest.approx(expected.tolist(), abs=1e-5)
-    assert (differing > 0) is (below == 0.5)
     with TestClient(make_app(Linker(model=model, uri="m"))) as client:
         example = client.get("/example").json()
         [answer] = client.post("/invocations", json=example).json()["predictions"]
     assert all(set(link["relations"]) == {"story", "visible"} for link in answer["links"])
-
-
-def test_a_model_without_relations_refines_nothing(lake: Lake) -> None:
-    model = model_of(CONFIGURATIONS["hessel-2019"], lake)
-    with pytest.raises(UsageError, match="the model predicts no relations"):
-        Linker(model=model, uri="m", options=LinkOptions(refine=RefineConfig()))
-    Linker(model=model, uri="m")
 
 
 def test_a_caption_models_links_name_the_captions_sentence(lake: Lake) -> None:
