@@ -185,6 +185,11 @@ def documents_needed(differences: Floats, margin: float, *, level: float = LEVEL
 
 
 def fewest_documents(margin: float, *, level: float = LEVEL) -> int:
-    """Return of how many documents without any difference a model is shown to be within a margin of up to 100."""
+    """Return of how many documents without any difference a model is shown to be within a margin of up to 100.
+
+    It is 0 where the margin is none: no number shows that.
+    """
+    if margin <= 0:
+        return 0
     tail = (1 - level) / 2
     return 1 if margin >= MOST else int(np.ceil(np.log(tail) / np.log1p(-margin / MOST)))

@@ -364,8 +364,9 @@ def _within_groups(by: str, target: Contest, policy: Policy) -> Iterator[Check]:
                 continue
             count, needed = len(contest.differences(other)), fewest_documents(policy.margin, level=level)
             check = _within_margin(f"{name} in {by} {group}", contest, other, policy.margin, level)
-            if count < needed and check.is_undecided:
-                reason = f"{count} documents in {by} {group} are too few, {needed} are needed: not shown to be worse"
+            if check.is_undecided and (count < needed or not needed):
+                enough = f", {needed} are needed" if needed else ""
+                reason = f"{count} documents in {by} {group} are too few{enough}: not shown to be worse"
                 check = replace(check, is_passed=True, is_undecided=False, reason=reason)
             yield replace(check, name=f"group {by}={group}, {name}")
 

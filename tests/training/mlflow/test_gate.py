@@ -258,16 +258,18 @@ def test_a_policy_may_listen_to_editors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "count", "unmet"),
+    ("lost", "count", "margin", "unmet"),
     [
-        (0.0, 20, []),  # too few to show anything: not shown to be worse
-        (90.0, 20, ["de"]),  # few, and shown to be worse
-        (0.0, 600, []),
-        (4.0, 600, ["de"]),
+        (0.0, 20, 1.0, []),  # too few to show anything: not shown to be worse
+        (90.0, 20, 1.0, ["de"]),  # few, and shown to be worse
+        (0.0, 600, 1.0, []),
+        (4.0, 600, 1.0, ["de"]),
+        (0.0, 600, 0.0, []),  # as no number of documents shows without a margin
+        (4.0, 600, 0.0, ["de"]),
     ],
 )
 def test_a_policy_may_name_groups_in_none_of_which_a_candidate_may_fall_back(
-    lost: float, count: int, unmet: list[str]
+    lost: float, count: int, margin: float, unmet: list[str]
 ) -> None:
     """The other language gains so much that the mean over all documents is better than the champion's."""
     champion = np.clip(_normal(60, seed=1, count=600 + count), 5, 95)
@@ -281,7 +283,7 @@ def test_a_policy_may_name_groups_in_none_of_which_a_candidate_may_fall_back(
         rivals={"champion": _scores(champion)},
         groups={By.LANGUAGE: languages},
     )
-    policy = Policy(groups=(Groups(by=By.LANGUAGE),))
+    policy = Policy(groups=(Groups(by=By.LANGUAGE),), margin=margin)
     decision = decide(contest, policy)
     checks = {name: check for name, check in _checks(decision).items() if name.startswith("group")}
     assert {*checks} == {f"group language={name}, champion" for name in ("de", "en")}
@@ -292,6 +294,16 @@ def test_a_policy_may_name_groups_in_none_of_which_a_candidate_may_fall_back(
         assert found == {"language=de": count, "language=en": 600}
         assert free.differences[1].points.mean == pytest.approx((candidate - champion)[:600].mean())
     assert not decide(replace(contest, groups={By.LANGUAGE: dict.fromkeys(languages, "en")})).differences
+    assert not decide(replace(contest, rivals={})).differences
+
+
+@pytest.mark.parametrize(
+    ("approvers", "by"), [((), "Ann"), (("Bo", "Ann"), "Ann"), (("Bo",), ""), (("Ann:0",), ""), (("Ann:1",), "Ann")]
+)
+def test_one_of_those_whom_the_policy_names_must_have_approved(approvers: tuple[str, ...], by: str) -> None:
+    contest = Contest(dataset="diy@v1", split="val", candidate=_scores(_normal(70, seed=1)))
+    decision = decide(contest, Policy(approval=True, approvers=approvers), approvals=[Approval("Ann", ("12",))])
+    assert (decision.approved_by, decision.is_promoted, decision.is_waiting) == (by, bool(by), not by)
 
 
 def test_every_minimum_that_is_named_must_be_reached() -> None:
