@@ -1,9 +1,7 @@
-"""WebDataset's tars, and what img2dataset writes: a picture with its caption, or a document of several pictures.
+"""WebDataset's tars: a picture with its caption, or a document of several pictures.
 
-    00012.tar   000120007.jpg  000120007.txt  000120007.json    a pair: what has one key is a sample
+    00012.tar   000120007.jpg  000120007.txt  000120007.json    a pair: what has one key is a sample (img2dataset)
     00012.tar   doc7.json  doc7.tiff                            a document: `texts` and `images` in its JSON (MINT-1T)
-    00012.parquet                                               img2dataset's table: url, caption, key, status
-    00012/000120007.jpg ..                                      its pictures where it wrote files; else they are fetched
 
 A key is a file's name up to its first dot, wherever in the tar its files stand. Where that puts several texts together,
 a file goes with the text of the longest name that its own begins with, and files that are then left over, with those of
@@ -19,7 +17,7 @@ the name of a file of the tar, or of the sample (`0.jpg` of `doc7.0.jpg`), or an
 picture is meant, and of a TIFF with several the next.
 
 A pair is one sentence and one picture, and the link between them is known; of several pictures with one caption it is
-not. Pictures that img2dataset could not fetch are failures with its message.
+not. The Parquet files that img2dataset writes are read as `hf`.
 """
 
 import re
@@ -29,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from pipelines.files import (
@@ -53,7 +51,6 @@ from pipelines.sources.corpora.compose import (
     parallel,
     value_of,
 )
-from pipelines.sources.fields import text_or_none, typed
 from pipelines.sources.records import (
     CandidateDocument,
     CandidateImage,
@@ -64,16 +61,12 @@ from pipelines.sources.records import (
     sentence,
     utf8,
 )
-from pipelines.sources.rows import Row, read_rows
-from pipelines.tables import is_table, read_schema
 from schemas.documents import Link, Role
 from schemas.failures import Failure, Reason
-from schemas.lake import Folder
 from schemas.tables import clean
 
 _NAME = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)", re.DOTALL)
 _CAPTIONS = ("caption", "txt", "text", "TEXT")
-_FETCHED = ("key", "url", "status", "error_message", *_CAPTIONS)
 
 
 class Member(NamedTuple):
@@ -119,9 +112,6 @@ def _extension(name: str) -> str:
 def read_webdataset(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
     """Yield the documents of a shard."""
     stem = str(PurePosixPath(reading.place(shard)).with_suffix(""))
-    if is_table(shard):
-        yield from _table(shard, stem, reading)
-        return
     if shard.lower().endswith(COMPRESSED):
         name = PurePosixPath(shard).name
         raise BrokenInputError(
@@ -131,9 +121,6 @@ def read_webdataset(shard: str, reading: Reading) -> Iterator[CandidateDocument 
     samples = _samples(members)
     read = partial(_obelics_outcomes, reading=reading, tar=reading.address(shard))
     yield from outcomes_of(((f"{stem}/{sample.key}", sample) for sample in samples), read)
-    beside = Path(shard).with_suffix(".parquet")
-    if beside.is_file() and {"key", "status"} <= set(read_schema(str(beside)).names):
-        yield from outcomes_of(read_rows(str(beside), stem, _FETCHED), partial(_failed, stem=stem))
     if problem is not None:
         raise problem
 
@@ -312,39 +299,3 @@ def _names(tokens: Iterable[object], sample: Sample) -> Iterator[str]:
             yield f"{pictures[0].place}{INSIDE}{next(frames)}"
         else:
             yield pictures[0].place
-
-
-def _table(shard: str, stem: str, reading: Reading) -> Iterator[CandidateDocument | Failure]:
-    """Yield the pairs of img2dataset's table, whose pictures are in it or in the folder of its name."""
-    there = read_schema(shard).names
-    held = next((name for name in there if is_picture(f"{stem}.{name}")), None)
-    where = reading.address(shard)
-    folder = where.removesuffix(".parquet")
-    is_beside = Folder(shard.removesuffix(".parquet")).is_folder()
-
-    def read(numbered: Row, record_id: str) -> Iterator[CandidateDocument | Failure]:
-        number, row = numbered
-        if row.get("status", "success") != "success":
-            yield from _failed(numbered, record_id, stem=stem)
-            return
-        caption = next((text for name in _CAPTIONS if isinstance(text := row.get(name), str)), "")
-        key, url = typed(row.get("key"), str, "$.key"), text_or_none(row, "url")
-        address = f"{where}{INSIDE}{held}/{number}" if held else f"{folder}/{key}.jpg"
-        picture = CandidateImage(address, url) if held or is_beside or url is None else CandidateImage(url)
-        yield from captioned(caption, [picture], reading, f"{stem}/{key}")
-
-    if "key" not in there:
-        raise BrokenInputError(f"{stem}: expected the column key, found {', '.join(there)}", PurePosixPath(shard).name)
-    yield from outcomes_of(read_rows(shard, reading.place(shard), _FETCHED), read)
-
-
-def _failed(numbered: Row, record_id: str, *, stem: str) -> Iterator[Failure]:
-    """Yield why img2dataset has no picture of a row, where it has none."""
-    row = numbered[1]
-    status = row.get("status")
-    if status in (None, "success"):
-        return
-    reason = Reason.CORRUPT_IMAGE if status == "failed_to_resize" else Reason.NOT_FOUND
-    yield rejected(
-        f"{stem}/{row.get('key') or record_id}", reason, f"img2dataset: {row.get('error_message') or status}"
-    )

@@ -1,6 +1,6 @@
 """Corpora of the web: a data set for each format, whose shards a module of `pipelines.sources.corpora` reads.
 
-    mmc4 (JSON Lines)   obelics (Parquet)   interleaved (Parquet, tar)   webdataset (tar, Parquet)   hf (Parquet, Arrow)
+    mmc4 (JSON Lines)   obelics (Parquet)   interleaved (Parquet, tar)   webdataset (tar)   hf (Parquet, Arrow)
     tables (CSV, TSV, Parquet, JSON)   web (WARC, WACZ)
 
 Every shard is read by one worker, from front to back, so that as many workers as there are shards have work.
@@ -11,12 +11,15 @@ Tables of texts and pictures: data sets of Hugging Face on disk, and lists of ad
     train-00000-of-00002.parquet         {"images": [{"bytes": .., "path": ..}, null], "texts": [null, "A cat."]}
     part.csv, part.tsv                   url,caption     as img2dataset takes them
     metadata.csv, metadata.jsonl         file_name,text  of a folder of pictures
+    00000.parquet                        img2dataset's {"jpg": <bytes>, "caption": .., "key": .., "url": ..,
+                                                        "status": "success", "error_message": null}
     llava.json                           [{"id": "1", "image": "1.jpg", "conversations": [{"from": .., "value": ".."}]}]
 
 A row is a document. Columns of texts and of pictures hold one value or a list; texts are sentences as they stand. Where
 both are lists of one length with null in the other, they are in the order of a page; else it is not known where
 pictures stand. A row of one text and one picture is a pair, whose link is known. A picture without bytes is at its
 path: a URL, or below `source.images`, or beside the file where it is no table of types. Bytes may be text in base64.
+A picture that img2dataset could not fetch is a failure with its message; without the bytes its URLs are asked.
 
 A document has the id in the column `id` or `uid`; a number there, or a key, may be in every shard: it stands behind the
 shard's path. Exports of this project have a column `multilink` (`compose.EXTRAS`), and come back whole.
@@ -37,8 +40,15 @@ from pipelines.sources.corpora.compose import EXTRAS, Reading, document_of, rest
 from pipelines.sources.corpora.interleaved import read_interleaved, read_mmc4, read_obelics
 from pipelines.sources.corpora.web import read_web
 from pipelines.sources.corpora.webdataset import read_webdataset
-from pipelines.sources.fields import split_named, typed
-from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, outcomes_of, sentence, unusable
+from pipelines.sources.fields import split_named, text_or_none, typed
+from pipelines.sources.records import (
+    CandidateDocument,
+    CandidateImage,
+    FieldError,
+    outcomes_of,
+    sentence,
+    unusable,
+)
 from pipelines.sources.rows import Row, columns_of, read_rows
 from pipelines.sources.source import (
     IMAGES,
@@ -60,9 +70,9 @@ _PUBLISHED: Mapping[Format, tuple[str, ...]] = {
     "mmc4": ("*.jsonl", "*.jsonl.zip"),
     "obelics": ("*.parquet",),
     "interleaved": ("*.parquet", "*.tar"),
-    "webdataset": ("*.tar", "*.parquet"),
+    "webdataset": ("*.tar",),
     "hf": ("!cache-*", "!indices.*", "*.arrow", "*.parquet"),  # those that `datasets` derived are none
-    "tables": ("*.csv", "*.tsv", "*.parquet", "*.jsonl", "*.json"),
+    "tables": ("!*_stats.json", "*.csv", "*.tsv", "*.parquet", "*.jsonl", "*.json"),
     "web": ("*.warc", "*.wacz", "*.arc"),
 }
 _TEXT_COLUMNS = ("sentences", "texts", "text", "caption", "captions", "txt", "conversations")  # in whatever case
@@ -73,6 +83,7 @@ _PICTURE_COLUMNS = (
 _BASE64 = re.compile(r"data:image/[\w.+-]+;base64,|[A-Za-z0-9+/]{100}")
 _ID_COLUMNS = ("id", "uid")
 _KEY_COLUMNS = ("key", "__key__")  # of a shard
+_FETCH_COLUMNS = {"url", "status", "error_message"}  # of img2dataset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +167,8 @@ def read_hf(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failur
         shard, there, (reading.source.pictures,) if reading.source.pictures else _PICTURE_COLUMNS, "pictures"
     )
     read = partial(_outcomes, reading=reading, shard=reading.address(shard), texts=texts, pictures=pictures)
-    records = read_rows(shard, reading.place(shard), (texts, *_ID_COLUMNS, *_KEY_COLUMNS, EXTRAS), present=(pictures,))
+    columns = (texts, *_ID_COLUMNS, *_KEY_COLUMNS, *sorted(_FETCH_COLUMNS - {pictures}), EXTRAS)
+    records = read_rows(shard, reading.place(shard), columns, present=(pictures,))
     split = _split_of(shard) if reading.source.keep_splits else None
     for outcome in outcomes_of(records, read):
         if isinstance(outcome, CandidateDocument) and outcome.split is None:
@@ -191,6 +203,10 @@ def _outcomes(
     numbered: Row, record_id: str, *, reading: Reading, shard: str, texts: str, pictures: str
 ) -> Iterator[CandidateDocument | Failure]:
     number, row = numbered
+    is_fetched = row.keys() >= _FETCH_COLUMNS
+    if is_fetched and row["status"] not in (None, "success"):
+        reason = Reason.CORRUPT_IMAGE if row["status"] == "failed_to_resize" else Reason.NOT_FOUND
+        raise FieldError(reason, f"img2dataset: {row['error_message'] or row['status']}")
     words = [word for word in _items(row.get(texts)) if not _is_question(word)]
     shown = _items(row.get(pictures))
     is_list = isinstance(row.get(pictures), list)
@@ -207,6 +223,9 @@ def _outcomes(
         record_id = str(own) if is_of_all else f"{record_id.rpartition(':')[0]}:{own}"
     sentences = [sentence(text or "") for text in cleaned]
     kept_texts = [place for place, text in enumerate(sentences) if text.text]
+    url = text_or_none(row, "url") if is_fetched else None
+    if pictures != "url":
+        found = {at: replace(image, source=url) for at, image in found.items()}
     if len(words) == len(shown) > 1 and not set(kept_texts) & found.keys():
         found = {at: replace(image, after=sum(text < at for text in kept_texts)) for at, image in found.items()}
     is_pair = len(kept_texts) == len(found) == 1 and not is_list
@@ -216,6 +235,7 @@ def _outcomes(
         reading,
         record_id,
         own=None if own is None else str(own),
+        url=url,
         links=(Link(0, 0),) if is_pair else None,
         sentence_numbers=kept_texts,
         image_numbers=list(found),
@@ -279,7 +299,7 @@ def interleaved() -> BuildConfig:
 
 
 def webdataset() -> BuildConfig:
-    """Pictures with their captions in WebDataset's tars, or as img2dataset writes them."""
+    """Pictures with their captions in WebDataset's tars."""
     return _corpus("webdataset")
 
 

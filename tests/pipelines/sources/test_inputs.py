@@ -217,10 +217,11 @@ def files(folder: Path, *names: str) -> Path:
     [
         ("mmc4", "a.jsonl b.jsonl.zip c.jsonl.gz x/y/d.jsonl x.txt", "a.jsonl b.jsonl.zip c.jsonl.gz x/y/d.jsonl"),
         ("mmc4", "a.jsonl a.jsonl.zip b/a.jsonl.zip", "a.jsonl b/a.jsonl.zip"),
-        ("webdataset", "0.tar 0.parquet 1.parquet 1/a.jpg 2.tar 0_stats.json", "0.tar 1.parquet 2.tar"),
+        ("webdataset", "0.tar 0.parquet 1.parquet 1/a.jpg 2.tar 0_stats.json", "0.tar 2.tar"),
         ("web", "a.warc b.warc.gz c/d.warc.zst", "a.warc b.warc.gz c/d.warc.zst"),
         ("hf", "a/data-0.arrow a/cache-1f.arrow b/data-0.arrow indices.arrow", "a/data-0.arrow b/data-0.arrow"),
         ("hf", "data-a.b.parquet data-a.c.parquet", "data-a.b.parquet data-a.c.parquet"),
+        ("tables", "0.parquet 0_stats.json", "0.parquet"),
         ("tables", "A.CSV B.Csv.GZ a.csv", "A.CSV B.Csv.GZ a.csv"),
         ("mmc4", "A.JSONL A.JSONL.ZIP", "A.JSONL"),
     ],

@@ -12,7 +12,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from candidates import after_of, metadata_of, names, parted, uris_of
+from candidates import after_of, metadata_of, names, parted, sources_of, uris_of
 from corpus_files import flat as picture
 from PIL import Image
 
@@ -378,6 +378,30 @@ def test_rows_of_a_list_that_lack_something(tmp_path: Path) -> None:
     for content in ("https://h/0.jpg,A cat\n", ""):
         (tmp_path / "a.csv").write_text(content)
         assert read(tmp_path, "tables")[1] == ["a.csv broken-record"]
+
+
+@pytest.mark.parametrize("has_bytes", [True, False])
+@pytest.mark.parametrize("form", ["hf", "tables"])
+def test_img2dataset(form: Format, has_bytes: bool, tmp_path: Path) -> None:
+    states = [("success", None), ("failed_to_download", "HTTP Error 404: Not Found"), ("failed_to_resize", "truncated")]
+    rows = [
+        {"url": f"https://h.example/{n}.jpg", "caption": f"Picture {n}.", "key": f"00000000{n}", "status": status,
+         "error_message": message, "width": 40}
+        for n, (status, message) in enumerate(states)
+    ]  # fmt: skip
+    table = pa.Table.from_pylist(rows)
+    if has_bytes:
+        table = table.append_column("jpg", pa.array([picture(0), None, None]))
+    pq.write_table(table, tmp_path / "00000.parquet")
+    (tmp_path / "00000_stats.json").write_text("{}")
+    (draft,), failures, root = read(tmp_path, form)
+    assert (draft.id, texts(draft), draft.links) == ("00000.parquet:000000000", ["Picture 0."], (Link(0, 0),))
+    assert draft.provenance.url == "https://h.example/0.jpg"
+    if has_bytes:
+        assert (bytes_of(draft, root), sources_of(draft)) == ([picture(0)], ("https://h.example/0.jpg",))
+    else:
+        assert (uris_of(draft), sources_of(draft)) == (("https://h.example/0.jpg",), ())
+    assert failures == ["00000.parquet:1 not-found", "00000.parquet:2 corrupt-image"]
 
 
 def test_folders_of_pictures_with_their_texts(tmp_path: Path) -> None:

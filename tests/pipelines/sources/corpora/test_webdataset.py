@@ -1,13 +1,10 @@
-"""Tars as the package webdataset writes them, and the shards of img2dataset in its three forms."""
+"""Tars as the package webdataset writes them."""
 
 import io
-import json
 import tarfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import webdataset
 from candidates import after_of, sources_of, uris_of
@@ -16,8 +13,6 @@ from corpus_files import flat as picture
 from PIL import Image
 
 from schemas.documents import Link, Role
-
-STATES = [("success", None), ("failed_to_download", "HTTP Error 404: Not Found"), ("failed_to_resize", "truncated")]
 
 
 def test_pairs(tmp_path: Path) -> None:
@@ -59,35 +54,6 @@ def test_documents_of_several_pictures(tmp_path: Path) -> None:
         assert found.failures == ["shard-0/bad broken-record"]
 
 
-def fetched(folder: Path, **more: Any) -> None:
-    """Write the table of a shard as img2dataset does."""
-    rows = [
-        {"url": f"https://h.example/{n}.jpg", "caption": f"Picture {n}.", "key": f"00000000{n}", "status": status,
-         "error_message": message, "width": 40, "height": 30, **{name: values[n] for name, values in more.items()}}
-        for n, (status, message) in enumerate(STATES)
-    ]  # fmt: skip
-    pq.write_table(pa.Table.from_pylist(rows), folder / "00000.parquet")
-
-
-@pytest.mark.parametrize("form", ["parquet", "files", "webdataset"])
-def test_img2dataset(form: str, tmp_path: Path) -> None:
-    jpeg = picture(0, "JPEG")
-    fetched(tmp_path, **({"jpg": [jpeg, None, None]} if form == "parquet" else {}))
-    if form == "files":
-        (tmp_path / "00000").mkdir()
-        (tmp_path / "00000/000000000.jpg").write_bytes(jpeg)
-        (tmp_path / "00000/000000000.txt").write_text("Picture 0.")
-    if form == "webdataset":
-        with webdataset.TarWriter(str(tmp_path / "00000.tar")) as writer:
-            about = json.dumps({"url": "https://h.example/0.jpg"}, indent=4)
-            writer.write({"__key__": "000000000", "jpg": jpeg, "txt": "Picture 0.", "json": about})
-    found = Read(tmp_path, "webdataset")
-    assert (found.texts, [draft.id for draft in found.drafts]) == ([["Picture 0."]], ["00000/000000000"])
-    assert found.pictures(found.drafts[0]) == [jpeg]
-    assert sources_of(found.drafts[0]) == ("https://h.example/0.jpg",)
-    assert found.failures == ["00000/000000001 not-found", "00000/000000002 corrupt-image"]
-
-
 def test_shards_of_one_name_in_several_folders(tmp_path: Path) -> None:
     for folder in ("part0", "part1"):
         (tmp_path / folder).mkdir()
@@ -97,12 +63,6 @@ def test_shards_of_one_name_in_several_folders(tmp_path: Path) -> None:
     found = Read(tmp_path, "webdataset")
     assert [draft.id for draft in found.drafts] == ["part0/00000/0", "part1/00000/0"]
     assert found.failures == ["part1/00001.tar broken-record"]
-
-
-def test_a_table_of_img2dataset_alone_has_addresses(tmp_path: Path) -> None:
-    fetched(tmp_path)
-    (draft,) = Read(tmp_path, "webdataset").drafts
-    assert (uris_of(draft), sources_of(draft)) == (("https://h.example/0.jpg",), ())
 
 
 def test_a_compressed_tar_is_one_failure(tmp_path: Path) -> None:
