@@ -140,8 +140,8 @@ class BeamSettings(configs.Settings):
     """Where builds run.
 
     Attributes:
-        runner: of `multilink build`: local or portable on this machine, flink, spark or dataflow on a cluster, which
-            is driven from here.
+        runner: of `multilink build`: local on this machine, portable, flink, spark or dataflow on a cluster, which is
+            driven from here.
         workers: worker processes on this machine.
         options: Beam's own options of a cluster.
     """

@@ -1,13 +1,11 @@
 """Where a pipeline runs, and waiting for it.
 
 local       Beam's FnApiRunner, bounded in memory (`runner.spilling`), in this process, or several with `workers > 1`
-portable    Beam's own job service and an external worker pool, both started here: the way a cluster runs Python
-flink, spark, dataflow    Beam's runners of those names, with Beam's own options passed through
+portable, flink, spark, dataflow    Beam's runners of those names, with Beam's own options passed through
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import logging
@@ -15,16 +13,10 @@ import os
 import re
 import shlex
 import shutil
-import signal
-import socket
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MethodType
 from typing import Any, TypeVar
 from urllib.request import Request, urlopen
@@ -45,7 +37,6 @@ from schemas.errors import BuildError, MultilinkError, UsageError
 from schemas.failures import is_about_machine
 from schemas.lake import Folder
 
-START_TIMEOUT_S = 60.0
 WORKER_TIMEOUT_S = 300.0  # a cluster without a free slot and a pool that starts no worker look alike
 WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by the run itself
 CLUSTER_LOG_LEVEL = "ERROR"  # the highest that Beam's Java half has a name for, too: its job server parses this option
@@ -60,9 +51,12 @@ _JAVA_CAUSE = re.compile(r"(?:^Caused by: | failed in state FAILED: )(.+)$", re.
 _SYSTEM_ERROR = re.compile(r"^(?:\w+\.)*(?:\w*Error): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
-MOST_RUN_S = 30 * 86_400  # then Beam gives up on its own job service; by default after five minutes
-ON_THIS_MACHINE = frozenset({Runner.LOCAL, Runner.PORTABLE})
-_CLUSTER_RUNNERS = {Runner.FLINK: "FlinkRunner", Runner.SPARK: "SparkRunner", Runner.DATAFLOW: "DataflowRunner"}
+_CLUSTER_RUNNERS = {
+    Runner.PORTABLE: "PortableRunner",
+    Runner.FLINK: "FlinkRunner",
+    Runner.SPARK: "SparkRunner",
+    Runner.DATAFLOW: "DataflowRunner",
+}
 
 
 class _Options(PipelineOptions):
@@ -112,11 +106,15 @@ def processes_of_machine(runner: Runner, workers: int, beam_options: Sequence[st
 
     Several task managers on one machine know nothing of each other: there `features.threads` says it.
     """
-    if runner in ON_THIS_MACHINE:
+    if runner is Runner.LOCAL:
         return workers
     if runner is Runner.DATAFLOW:
         return 0
-    return int(PipelineOptions(list(beam_options)).view_as(PortableOptions).sdk_worker_parallelism)
+    return int(_portable_options(beam_options).sdk_worker_parallelism)
+
+
+def _portable_options(beam_options: Sequence[str]) -> PortableOptions:
+    return PipelineOptions(list(beam_options)).view_as(PortableOptions)
 
 
 def run_pipeline(
@@ -127,31 +125,38 @@ def run_pipeline(
     Args:
         assemble: adds the pipeline's steps to its root.
         runner: where it runs.
-        workers: worker processes (`local`, `portable`); clusters take theirs from `beam_options`.
+        workers: worker processes (`local`); clusters take theirs from `beam_options`.
         sign: what the first step of the pipeline leaves on a cluster; a run without it ends after WORKER_TIMEOUT_S.
             None: it is waited for.
         beam_options: Beam's own command-line options, passed through.
 
     Raises:
+        UsageError: there are less than one worker, or the portable runner has no job service.
         BuildError: the run ended in another state than done, or no worker began in time.
     """
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected at least 1")
+    if runner is Runner.PORTABLE and not _portable_options(beam_options).job_endpoint:
+        raise UsageError("--runner portable: expected the address of your job service; -- --job_endpoint=HOST:PORT")
     logging.getLogger("apache_beam").setLevel(WORKER_LOG_LEVEL)
-    with _where(runner, workers) as (target, settings):
-        name = [f"{NAME_OPTION}multilink-{os.urandom(8).hex()}"] if runner is Runner.FLINK else []  # finds its job
-        options = [*settings, *name, *beam_options]
-        pipeline = beam.Pipeline(runner=target, options=_Options(options))
-        try:
-            assemble(pipeline)
-            result = pipeline.run()
-            state = result.wait_until_finish() if sign is None else sign.await_end(result, options)
-        except MultilinkError as mistake:  # raised in this process; Beam adds the step to its message
-            raise type(mistake)(str(mistake).partition(_STEP)[0]) from mistake
-        except Exception as failure:
-            raise _own_error(str(failure)) or java_error(runner, str(failure)) or failure from failure
-        finally:  # Beam removes it where it ran to an end, and not where it was interrupted before
-            shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
+    if runner is Runner.LOCAL:
+        target: object = _local_runner(workers)
+        settings = [f"--direct_num_workers={workers}", _log_level(WORKER_LOG_LEVEL)]
+    else:
+        target, settings = _CLUSTER_RUNNERS[runner], [_log_level(CLUSTER_LOG_LEVEL)]
+    name = [f"{NAME_OPTION}multilink-{os.urandom(8).hex()}"] if runner is Runner.FLINK else []  # finds its job
+    options = [*settings, *name, *beam_options]
+    pipeline = beam.Pipeline(runner=target, options=_Options(options))
+    try:
+        assemble(pipeline)
+        result = pipeline.run()
+        state = result.wait_until_finish() if sign is None else sign.await_end(result, options)
+    except MultilinkError as mistake:  # raised in this process; Beam adds the step to its message
+        raise type(mistake)(str(mistake).partition(_STEP)[0]) from mistake
+    except Exception as failure:
+        raise _own_error(str(failure)) or java_error(runner, str(failure)) or failure from failure
+    finally:  # Beam removes it where it ran to an end, and not where it was interrupted before
+        shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
     if state not in (None, "DONE"):
         raise BuildError(f"the {runner} runner ended in state {state}")
     return result
@@ -235,30 +240,6 @@ def machine_error(message: object) -> BuildError:
     return BuildError(f"{message}; completed work is kept: free some space and build again")
 
 
-@contextlib.contextmanager
-def _where(runner: Runner, workers: int) -> Iterator[tuple[object, list[str]]]:
-    if runner is Runner.LOCAL:
-        yield _local_runner(workers), [f"--direct_num_workers={workers}", _log_level(WORKER_LOG_LEVEL)]
-    elif runner is Runner.PORTABLE:
-        # Not the job service that Beam embeds: its threads keep a process from ending that is interrupted.
-        with (
-            tempfile.TemporaryDirectory(prefix="multilink-run-", ignore_cleanup_errors=True) as folder,
-            _service("apache_beam.runners.portability.local_job_service_main", "--port", folder) as job_port,
-            _service("apache_beam.runners.worker.worker_pool_main", "--service_port", folder) as pool_port,
-        ):
-            settings = [
-                f"--job_endpoint=localhost:{job_port}",
-                "--environment_type=EXTERNAL",
-                f"--environment_config=localhost:{pool_port}",
-                f"--sdk_worker_parallelism={workers}",
-                f"--direct_num_workers={workers}",
-                f"--job_server_timeout={MOST_RUN_S}",
-            ]
-            yield "PortableRunner", [*settings, _log_level(WORKER_LOG_LEVEL)]
-    else:
-        yield _CLUSTER_RUNNERS[runner], [_log_level(CLUSTER_LOG_LEVEL)]
-
-
 def _log_level(level: str) -> str:
     return f"--default_sdk_harness_log_level={level}"
 
@@ -275,47 +256,6 @@ def _local_runner(workers: int) -> SpillingRunner:
 
 def _with_parent(module: str) -> list[str]:
     return [sys.executable, "-m", "pipelines.runner.exit_with_parent", str(os.getpid()), module]
-
-
-@contextlib.contextmanager
-def _service(module: str, port_option: str, folder: str) -> Iterator[int]:
-    """Run a service of Beam's on a free port; it ends with the block, or with this process.
-
-    Args:
-        module: of the service.
-        port_option: names its port.
-        folder: for its temporary files.
-
-    Raises:
-        BuildError: it does not start.
-    """
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    # The worker pool starts plain `python`: this environment's has to be the first on its PATH.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    service = subprocess.Popen(
-        [*_with_parent(module), f"{port_option}={port}"],
-        env=os.environ | {"PATH": path, "TMPDIR": folder},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        _await_port(service, port)
-        yield port
-    finally:
-        os.killpg(service.pid, signal.SIGTERM)
-        service.wait()
-
-
-def _await_port(service: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while service.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
-            return
-        time.sleep(0.1)
-    raise BuildError(f"a Beam service did not listen on port {port} within {START_TIMEOUT_S:.0f} s, or ended")
 
 
 OPTION, NAME_OPTION = "--flink_master=", "--job_name="

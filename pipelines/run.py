@@ -34,7 +34,7 @@ from pipelines.card.card import write_cards
 from pipelines.card.show import describe, explain_failures, failures_by_host, host_lines
 from pipelines.embedded import on_web
 from pipelines.features.extraction import FeaturePlan, plan_features
-from pipelines.launch import ON_THIS_MACHINE, Sign, machine_error, processes_of_machine, run_pipeline
+from pipelines.launch import Sign, machine_error, processes_of_machine, run_pipeline
 from pipelines.ledger import VERSIONS
 from pipelines.packs import MANY, merge_small
 from pipelines.recipe import BuildConfig
@@ -113,7 +113,7 @@ def build_dataset(
             run failed.
     """
     check_environment(config)
-    is_here = runner in ON_THIS_MACHINE
+    is_here = runner is Runner.LOCAL
     with (
         without_trace(lake),
         TemporaryDirectory(prefix="multilink-run-", ignore_cleanup_errors=True) as counted,

@@ -107,6 +107,32 @@ def mlflow_server(folder: Path, template: Path, **environment: str) -> Iterator[
 
 
 @contextmanager
+def beam_services(folder: Path, workers: int) -> Iterator[list[str]]:
+    """Run Beam's job service and a pool of its workers; give the options of a build by them."""
+    from orchestration.local.supervisor import MARK_VARIABLE, Service, Supervisor
+
+    jobs, pool = free_port(), free_port()
+    service = [sys.executable, "-m", "apache_beam.runners.portability.local_job_service_main", f"--port={jobs}"]
+    workers_ = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={pool}"]
+    services = [
+        Service(name="beam-jobs", command=tuple(service), port=jobs),
+        Service(name="beam-pool", command=tuple(workers_), port=pool),
+    ]
+    # The pool starts plain `python`: this environment's has to be the first on its PATH.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    own = {MARK_VARIABLE: os.urandom(8).hex(), "PATH": path, "TMPDIR": str(folder)}
+    with Supervisor(services, own, folder / "logs", print).running():
+        yield [
+            f"--job_endpoint=localhost:{jobs}",
+            f"--job_server_timeout={30 * 86_400}",
+            "--environment_type=EXTERNAL",
+            f"--environment_config=localhost:{pool}",
+            f"--sdk_worker_parallelism={workers}",
+            f"--direct_num_workers={workers}",
+        ]
+
+
+@contextmanager
 def postgresql() -> Iterator[str]:
     """Run a fresh PostgreSQL and give the URI of its database."""
     programs = _programs()

@@ -16,7 +16,7 @@ def build_command(
     recipe: Annotated[str | None, typer.Option(help="Named build; the data set's own by default.")] = None,
     settings: options.Settings = None,
     runner: Annotated[Runner, typer.Option(help="Where Beam runs.")] = Runner.LOCAL,
-    workers: Annotated[int, typer.Option(help="Worker processes (local and portable).")] = 1,
+    workers: Annotated[int, typer.Option(help="Worker processes (local).")] = 1,
     *,
     ask_again: Annotated[
         bool, typer.Option(help="Repeat refused requests (403, 404), which are remembered otherwise.")

@@ -2,7 +2,7 @@
 
     python -m pipelines.runner.exit_with_parent PARENT_PID MODULE [ARGUMENT ...]
 
-A build that is killed must not leave Beam's services and workers behind. On Linux the kernel sees to it; elsewhere they
+A build that is killed must not leave Beam's workers behind. On Linux the kernel sees to it; elsewhere they
 are stopped by the build alone, where it still can. What they log before they know where to is not the user's to read.
 """
 

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import mlflow
 import pyarrow.parquet as pq
 import pytest
 from bench import LAKE, Bench, Local, References, Trained, largest_difference, summary_of
+from servers import beam_services
 
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest, verify
@@ -37,17 +39,15 @@ def test_build(bench: Bench, built: dict[str, Any], local: Local, found: Found) 
     found(f"{compared(Lake.at(LAKE), local)}, equal byte for byte")
 
 
-WAYS = {
-    "local, two processes": ("--runner", "local", "--workers", "2"),
-    "portable, two workers": ("--runner", "portable", "--workers", "2"),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_build_without_engine(bench: Bench, local: Local, way: str, found: Found) -> None:
+@pytest.mark.parametrize("way", ["local, two processes", "portable, two workers"])
+def test_build_without_engine(bench: Bench, local: Local, way: str, found: Found, tmp_path: Path) -> None:
     """`multilink build diy` by `{way}` with the lake on S3, against one local process."""
-    lake = f"s3://lake/{way.replace(', ', '-').replace(' ', '-')}"
-    bench.run(*bench.build_arguments(lake, WAYS[way]))
+    lake, runner = f"s3://lake/{way.replace(', ', '-').replace(' ', '-')}", way.partition(",")[0]
+    if runner == "local":
+        bench.run(*bench.build_arguments(lake, ("--runner", runner, "--workers", "2")))
+    else:
+        with beam_services(tmp_path, workers=2) as options:
+            bench.run(*bench.build_arguments(lake, ("--runner", runner)), "--", *options)
     found(f"{compared(Lake.at(lake), local)}, equal byte for byte")
 
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from builds import PLAIN, adds_up, build, documents_of, rows, tree
 from PIL import Image
+from servers import beam_services
 from ten_documents import write_ten
 
 from pipelines.config import recipe
@@ -190,9 +191,13 @@ def test_every_runner_gives_the_same_bytes(ten_documents: Path, tmp_path: Path) 
     assert {"p2", "p7"} <= dropped
     assert expected.manifest.failures["duplicate-image"] == len(dropped)
     assert documents_of(expected).keys() == {f"p{number}" for number in range(10)} - dropped
-    for runner, workers in ((Runner.LOCAL, 2), (Runner.PORTABLE, 1)):
-        found = build(ten_documents, tmp_path / runner, *settings, runner=runner, workers=workers)
-        assert tree(found.path) == tree(expected.path), runner
+    (tmp_path / "beam").mkdir()
+    with beam_services(tmp_path / "beam", workers=1) as options:
+        by_service = build(
+            ten_documents, tmp_path / "portable", *settings, runner=Runner.PORTABLE, beam_options=options
+        )
+    for found in (by_service, build(ten_documents, tmp_path / "two", *settings, workers=2)):
+        assert tree(found.path) == tree(expected.path)
 
 
 def test_the_end_of_a_build_says_what_is_remembered_and_how_to_ask_again() -> None:

@@ -116,18 +116,11 @@ def test_every_post_ends_as_its_recorder_meant_by_dump_and_by_apis(web: Recorded
 
 
 @pytest.mark.trial
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param(["--set", "features.images=colour-shape"], id="local"),
-        pytest.param(["--runner", "portable", "--set", PLAIN[0]], id="portable"),
-    ],
-)
-def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path, options: list[str]) -> None:
+def test_a_build_killed_at_any_moment_ends_as_if_it_was_not(tmp_path: Path) -> None:
     def begin(lake: Path, port: int) -> Running:
         settings = [s for s in web_settings(dumps_of(RECORDING), port) if not s.startswith("source.dump=")]
-        settings += [FIRST, "http.connections_per_host=2"]
-        command = ["build", "diy", *options, "--lake", str(lake)]
+        settings += [FIRST, "http.connections_per_host=2", "features.images=colour-shape"]
+        command = ["build", "diy", "--lake", str(lake)]
         command += [part for setting in settings for part in ("--set", setting)]
         return start(*command, folder=tmp_path, environment=clean_environment())
 
