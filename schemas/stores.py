@@ -2,9 +2,9 @@
 
 A store that is away for a minute is waited for: a request is made again, with growing pauses. What a request needs
 beside its bucket comes from the environment, as for every program of that cloud (AWS_ACCESS_KEY_ID, AWS_PROFILE,
-AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME ...); where an S3 server is may stand in
-the URI (`s3://bucket/lake?region=...&endpoint_override=...&scheme=...`). A URI is written into logs, pages and tags, so
-a key in it is refused. What a store refuses is an `OSError` of one line.
+AWS_REGION, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME ...); where an S3 server is may
+stand in the URI (`s3://bucket/lake?region=...&endpoint=http://...`). A URI is written into logs, pages and tags, so a
+key in it is refused. What a store refuses is an `OSError` of one line.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import parse_qsl
 
 import obstore
-import pyarrow.fs as pafs
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
-from obstore.store import AzureStore, GCSStore, S3Store
+from obstore.store import from_url
 
 from schemas.errors import UsageError
 
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 12  # pauses grow to 15 s: together more than a minute
 _IN_PIECES = 64 << 20  # bytes: of a longer object, each
-_OPTIONS = frozenset({"endpoint_override", "region", "scheme"})
+_SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+_S3_OPTIONS = {"endpoint", "region"}
 _ANSWER = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)")  # of all three clouds
 _OF_OBJECTS = ("NoSuchKey", "BlobNotFound")  # codes of answers that say that an object is not there
 
@@ -205,25 +205,21 @@ def _first_process() -> int:
 
 @cache
 def _store(scheme: str, bucket: str, options: str) -> ObjectStore:
-    shared: dict[str, Any] = {
-        "client_options": {"timeout": timedelta(minutes=30), "read_timeout": timedelta(minutes=1)},
+    if scheme not in _SCHEMES:
+        raise UsageError(f"{scheme}://{bucket}: expected a path, or an address that begins with file:, s3:, gs: or az:")
+    given, known = dict(parse_qsl(options)), _S3_OPTIONS if scheme == "s3" else set[str]()
+    if unknown := sorted(given.keys() - known):
+        raise UsageError(
+            f"{scheme}: unknown option {unknown[0]!r}; expected one of {', '.join(sorted(known)) or 'none'}"
+        )
+    settings: dict[str, Any] = {
+        "config": given,
+        "client_options": {"timeout": timedelta(minutes=30), "read_timeout": timedelta(minutes=1), "allow_http": True},
         "retry_config": {"max_retries": ATTEMPTS - 1},
+        "credential_provider": _credentials() if scheme == "s3" else None,
     }
-    match scheme:
-        case "s3":
-            where = s3_server(options, bucket)
-            endpoint = where.get("endpoint_override")
-            if endpoint:
-                shared["endpoint"] = f"{where['scheme']}://{endpoint}"
-            shared["client_options"]["allow_http"] = where["scheme"] == "http"
-            return S3Store(bucket, region=where["region"], credential_provider=_credentials(), **shared)
-        case "gs" | "gcs":
-            shared["client_options"]["allow_http"] = os.environ.get("GOOGLE_BASE_URL", "").startswith("http:")
-            return GCSStore(bucket, **shared)
-        case "az" | "abfs" | "abfss":
-            shared["client_options"]["allow_http"] = os.environ.get("AZURE_STORAGE_ENDPOINT", "").startswith("http:")
-            return AzureStore.from_url(f"{scheme}://{bucket}", **shared)
-    raise UsageError(f"{scheme}://{bucket}: expected a path, or an address that begins with file:, s3:, gs: or az:")
+    store: ObjectStore = from_url(f"{scheme}://{bucket}", **settings)
+    return store
 
 
 def _credentials() -> Any:
@@ -255,17 +251,3 @@ def _key(prefix: str, name: str) -> str:
 
 def _info(meta: ObjectMeta) -> FileInfo:
     return FileInfo(meta["size"], int(meta["last_modified"].timestamp() * 1e9))
-
-
-def s3_server(options: str, bucket: str) -> dict[str, str]:
-    """Return where an S3 server is: as the options of a URI say, else as the environment does."""
-    given = dict(parse_qsl(options))
-    if unknown := sorted(given.keys() - _OPTIONS):
-        raise UsageError(f"s3: unknown option {unknown[0]!r}; expected one of {', '.join(sorted(_OPTIONS))}")
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if endpoint and "endpoint_override" not in given:
-        given["scheme"], _, given["endpoint_override"] = endpoint.rstrip("/").partition("://")
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if "region" not in given:
-        given["region"] = region or ("us-east-1" if "endpoint_override" in given else pafs.resolve_s3_region(bucket))
-    return {"scheme": "https"} | given

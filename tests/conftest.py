@@ -158,9 +158,9 @@ def object_store(object_stores: Callable[[], int], monkeypatch: pytest.MonkeyPat
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "key")
-    options = {"endpoint_override": f"127.0.0.1:{object_stores()}", "scheme": "http", "region": "us-east-1"}
-    S3FileSystem(allow_bucket_creation=True, **options).create_dir("lake")
-    return "&".join(f"{name}={value}" for name, value in options.items())
+    endpoint = f"http://127.0.0.1:{object_stores()}"
+    S3FileSystem(allow_bucket_creation=True, endpoint_override=endpoint, region="us-east-1").create_dir("lake")
+    return f"endpoint={endpoint}"
 
 
 # Relative to this folder: what shares a running newsroom, a data set with a registered model, a built version.

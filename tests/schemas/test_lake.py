@@ -74,8 +74,8 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_the_options_of_an_address_stay_at_its_end() -> None:
-    lake = Lake.at("s3://bucket/lake/?region=eu-west-1&endpoint_override=localhost:9000")
-    expected = "s3://bucket/lake/datasets/diy/v1?region=eu-west-1&endpoint_override=localhost:9000"
+    lake = Lake.at("s3://bucket/lake/?region=eu-west-1&endpoint=http://localhost:9000")
+    expected = "s3://bucket/lake/datasets/diy/v1?region=eu-west-1&endpoint=http://localhost:9000"
     assert lake.dataset("diy", "v1").uri == expected
 
 

@@ -24,7 +24,7 @@ from enum import StrEnum
 from securesystemslib.signer import Key
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
-from schemas.lake import Folder, Lake
+from schemas.lake import Folder, Lake, folder_of
 from training.promotions.chain import Chain, Statement, check_seen, signers_of
 from training.promotions.keys import trusted_keys
 
@@ -341,7 +341,7 @@ def trusted_statements(folder: Folder, keys: Sequence[Key] | None = None) -> lis
     for statement, signed in zip(chain[start:], is_signed[start:], strict=True):
         if signed != expected:
             claimed = ", ".join(key[:12] for key in statement.envelope.signatures)
-            name = folder.uri.rpartition("/")[2]
+            name = folder_of(folder.uri)[1]
             raise IntegrityError(
                 f"{statement.where}: expected a trusted key's signature, found "
                 f"{f'one that claims to be by the key {claimed}' if claimed else 'none'}: remove this file and those "

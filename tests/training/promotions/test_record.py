@@ -31,7 +31,7 @@ from training.promotions.record import (
         "/data/lake",
         "/data/lake?",
         "s3://bucket/lake",
-        "s3://bucket/a/lake?region=eu&endpoint_override=http://127.0.0.1:9000",
+        "s3://bucket/a/lake?region=eu&endpoint=http://127.0.0.1:9000",
     ],
 )
 def test_statements_lie_in_their_lake_whatever_its_address(lake: str) -> None:
