@@ -41,7 +41,6 @@ from schemas.lake import Lake
 if TYPE_CHECKING:
     from training.promotions.record import ModelVersion
 
-Metadata = dict[str, Any]
 RUN, REPORT = "mlflow_run", "report/index.html"  # metadata; the page among the artefacts of a run
 
 

@@ -162,6 +162,15 @@ def test_leaks_are_told_where_the_build_looked() -> None:
     assert "Before the documents of the weaker split were dropped" in dataset_card(dropped)
 
 
+@pytest.mark.parametrize(
+    ("chosen", "told"), [({"ids": None}, "its"), ({"ids": "5e1f"}, "listed"), ({"where": "language == 'en'"}, "its")]
+)
+def test_the_card_of_a_subset_names_its_parent(chosen: dict[str, str | None], told: str) -> None:
+    """A version of an earlier release, which had a condition instead of ids, has a card, too."""
+    card = dataset_card(make_manifest(config=CONFIG | {"subset": {"parent": "wiki@1", "share": 0.5, **chosen}}))
+    assert f"A subset of `wiki@1`: 50% of {told} documents by their ids." in card
+
+
 def test_a_version_without_failures_or_documents_has_a_card() -> None:
     card = dataset_card(make_manifest(failures={}, files=(), features={}, config={}))
     assert front_matter(card)["configs"] is None
