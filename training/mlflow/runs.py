@@ -93,12 +93,6 @@ class TrackedRun:
     def log_json(self, name: str, value: object) -> None:
         self.client.log_text(self.id, json.dumps(value, indent=1, sort_keys=True) + "\n", name)
 
-    def keep_config(self, config: TrainConfig) -> None:
-        """Write down the configuration that the run trains with, and the tag that it is found by."""
-        settings = resolve(config)
-        self.log_json(CONFIG_FILE, settings)
-        self.client.set_tag(self.id, CONFIG_TAG, fingerprint(settings))
-
     def config(self) -> TrainConfig:
         """Return the configuration the run was started with.
 
@@ -207,11 +201,13 @@ def start_run(
     name = run_name(config, f"{dataset}@{version[:SHOWN]}", settings)
     made = client.create_run(experiment_id(client, f"multilink-{dataset}"), tags=tags, run_name=name)
     run = TrackedRun(client, made.info.run_id, tags)
-    client.log_batch(run.id, params=[Param(key, str(value)) for key, value in flatten(resolve(config)).items()])
+    resolved = resolve(config)
+    client.log_batch(run.id, params=[Param(key, str(value)) for key, value in flatten(resolved).items()])
     kind = uri.partition(":")[0] if "://" in uri else "local"
     read = Dataset(name=dataset, digest=version, source_type=kind, source=json.dumps({"uri": uri}))
     client.log_inputs(run.id, [DatasetInput(read, tags=[InputTag("mlflow.data.context", "training")])])
-    run.keep_config(config)
+    run.log_json(CONFIG_FILE, resolved)
+    client.set_tag(run.id, CONFIG_TAG, fingerprint(resolved))
     return run
 
 

@@ -21,7 +21,7 @@ import mlflow
 
 from schemas.configs import resolve
 from schemas.console import Passing, Say, left_of
-from schemas.errors import ConfigError, NotFoundError, UsageError
+from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.leases import hold
 from schemas.manifest import Manifest, read_manifest, small_splits
@@ -31,7 +31,6 @@ from training.config import TrainConfig
 from training.data.loading import identify
 from training.loop.run import has_start, is_address, runs_folder, store_start
 from training.loop.setup import SOURCE_SIGN, split_start
-from training.loop.state import MAY_CHANGE, lasting_settings
 from training.loop.trainer import TrainResult
 from training.mlflow.loading import download
 from training.mlflow.registering import complete, register
@@ -169,7 +168,7 @@ def run_train(
         lake: path or URI of the lake.
         dataset: NAME or NAME@VERSION; None with `resume`: the run's own.
         recipe: named configuration; None with `resume`: the run's own.
-        overrides: dotted `key=value` assignments on top of it.
+        overrides: dotted `key=value` assignments on top of it; none with `resume`.
         workers: training processes.
         resume: id of the run to continue from its last checkpoint.
         reuse: return the model that a run with the same configuration on the same version came to; continue such a run
@@ -185,11 +184,11 @@ def run_train(
     """
     home = Lake.at(lake)
     client = open_tracking(tracking)
-    if resume is not None and (dataset or recipe):
-        raise UsageError(f"--resume {resume}: expected no --dataset and no --recipe: they are the run's own")
+    if resume is not None and (dataset or recipe or overrides):
+        raise UsageError(f"--resume {resume}: expected no --dataset, --recipe and --set: they are the run's own")
     run = None if resume is None else resume_run(client, resume)
-    own = named_recipe(recipe or DEFAULT_RECIPE) if run is None else run.config()
-    config = pin_start(override(own, overrides), client)
+    named = override(named_recipe(recipe or DEFAULT_RECIPE), overrides)
+    config = pin_start(named, client) if run is None else run.config()
     config.check_workers(workers)
     reference = "@".join(home.find(dataset or "" if run is None else run.reference))
     manifest, folder = read_manifest(home, reference)
@@ -229,8 +228,6 @@ def _train(
     say: Say,
 ) -> TrainSummary:
     """Train a new run, or continue one, under the lease of its folder."""
-    if run is not None:
-        _keep_changes(run, config)
     run = run or start_run(
         client,
         config,
@@ -253,25 +250,6 @@ def _train(
         say(f"registered {version.uri} as challenger")
     loss = result.best_validation_loss
     return TrainSummary(version=version, tracking_uri=client.tracking_uri, best_validation_loss=loss, is_reused=False)
-
-
-def _keep_changes(run: TrackedRun, config: TrainConfig) -> None:
-    """Let a resumed run's configuration be what it goes on with now, so that it goes on so when resumed again.
-
-    Raises:
-        ConfigError: the run has trained an epoch, and a setting that must stay as it was is changed.
-    """
-    before = run.config()
-    if before == config:
-        return
-    old, new = (lasting_settings(resolve(each)) for each in (before, config))
-    if run.logged_epochs and (changed := sorted(key for key in old | new if old.get(key) != new.get(key))):
-        key = changed[0]
-        raise ConfigError(
-            f"--set {key}: run {run.id} has trained with {key} = {old.get(key)!r}; of a resumed run only "
-            f"{' and '.join(MAY_CHANGE)} may change"
-        )
-    run.keep_config(config)
 
 
 def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str, workers: int, say: Say) -> TrainResult:
@@ -309,10 +287,10 @@ def _register(
     run: TrackedRun, config: TrainConfig, manifest: Manifest, *, lake: Lake, result: TrainResult
 ) -> ModelVersion:
     """Register the kept model, once: a run that had been finished before it was resumed has its version already."""
-    for version in versions(run.client, run_id=run.id):
-        if version.tags.get(EPOCHS_TAG) == str(result.epochs):
-            complete(run.client, version)
-            return version
+    name = model_name(manifest.dataset, config.objective_name)
+    if registered := versions(run.client, run_id=run.id, name=name):
+        complete(run.client, registered[0])
+        return registered[0]
     tags = {
         DATASET_TAG: manifest.dataset,
         VERSION_TAG: manifest.version,
@@ -322,7 +300,6 @@ def _register(
         BEST_EPOCH_TAG: str(result.best_epoch),
         **({START_TAG: "|".join(config.training.start_from)} if config.training.start_from else {}),
     }
-    name = model_name(manifest.dataset, config.objective_name)
     return register(run.client, result.model, name=name, run_id=run.id, tags=tags)
 
 
