@@ -5,14 +5,14 @@ Standard library only.
 """
 
 import hashlib
+import itertools
 import json
 import re
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict
 
 from behaviours import Behaviour
 from replies import Reply, Request, redirect_reply, robots_reply, text_reply
@@ -26,24 +26,14 @@ MIN_MP4 = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"
 """An ISO media file's first box and nothing else: animations are listed as video, never needed."""
 
 
-class ImageEntry(TypedDict, total=False):
-    """An entry of `images.json`."""
-
-    type: str
-    file: str
-    behaviour: str
-    location: str
-
-
 class ImageHost:
     """Serves `images.json` and the files beside it."""
 
     def __init__(self, recording: Path, *, closing: threading.Event) -> None:
         self._folder = recording / "images"
-        self._entries: dict[str, ImageEntry] = json.loads((recording / "images.json").read_text(encoding="utf-8"))
+        self._entries: dict[str, dict[str, str]] = json.loads((recording / "images.json").read_text(encoding="utf-8"))
         self._closing = closing
-        self._asked: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._asked: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
     def knows(self, path: str) -> bool:
         """Whether the path names a recorded image."""
@@ -61,7 +51,7 @@ class ImageHost:
             return redirect_reply(302, PLACEHOLDER_ADDRESS)
         return self._behave(request, identifier, extension, entry)
 
-    def _behave(self, request: Request, identifier: str, extension: str, entry: ImageEntry) -> Reply:
+    def _behave(self, request: Request, identifier: str, extension: str, entry: dict[str, str]) -> Reply:
         match Behaviour(entry.get("behaviour", "serve")):
             case Behaviour.REMOVED:
                 return redirect_reply(302, PLACEHOLDER_ADDRESS)
@@ -74,9 +64,9 @@ class ImageHost:
                 return text_reply(404, "not found\n")
             case Behaviour.GONE:
                 return text_reply(410, "gone\n")
-            case Behaviour.BUSY_FIRST if self._first_request(identifier):
+            case Behaviour.BUSY_FIRST if next(self._asked[identifier]) == 0:
                 return text_reply(429, "slow down\n", headers={"Retry-After": "1"})
-            case Behaviour.UNAVAILABLE_FIRST if self._first_request(identifier):
+            case Behaviour.UNAVAILABLE_FIRST if next(self._asked[identifier]) == 0:
                 return text_reply(503, "over capacity\n")
             case Behaviour.SLOW:
                 self._closing.wait(SILENCE_S)
@@ -101,11 +91,6 @@ class ImageHost:
         if request.headers.get("if-none-match") == tag:
             return Reply(status=304, headers=headers)
         return Reply(status=200, headers=headers, body=body)
-
-    def _first_request(self, identifier: str) -> bool:
-        with self._lock:
-            self._asked[identifier] += 1
-            return self._asked[identifier] == 1
 
     def _trickle(self, body: bytes) -> Iterator[bytes]:
         position = 0

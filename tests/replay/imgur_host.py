@@ -9,11 +9,11 @@ import html
 import itertools
 import json
 import re
-import threading
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from behaviours import Behaviour, PageStyle
 from replies import Reply, Request, json_reply, robots_reply, text_reply
@@ -28,32 +28,12 @@ ABSENT = (Behaviour.NOT_FOUND, Behaviour.GONE, Behaviour.OPTED_OUT, Behaviour.RE
 LINK = re.compile(r"https?://\S+")
 
 
-class MediumEntry(TypedDict):
-    """An image in an album of `albums.json`."""
-
-    id: str
-    ext: str
-    mime: str
-    width: int
-    height: int
-    size: int
-    animated: bool
-    title: str | None
-    description: str | None
+Json = dict[str, Any]  # an album of `albums.json`, or an image in it
 
 
-class AlbumEntry(TypedDict):
-    """An album of `albums.json`."""
-
-    title: str | None
-    style: str
-    behaviour: str
-    media: list[MediumEntry]
-
-
-def load_albums(recording: Path) -> dict[str, AlbumEntry]:
+def load_albums(recording: Path) -> dict[str, Json]:
     """The recorded albums by identifier."""
-    albums: dict[str, AlbumEntry] = json.loads((recording / "albums.json").read_text(encoding="utf-8"))
+    albums: dict[str, Json] = json.loads((recording / "albums.json").read_text(encoding="utf-8"))
     return albums
 
 
@@ -62,8 +42,7 @@ class ImgurPages:
 
     def __init__(self, recording: Path) -> None:
         self._albums = load_albums(recording)
-        self._asked: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._asked: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
     def answer(self, request: Request) -> Reply:
         """The album's page, or a page that says why not."""
@@ -81,17 +60,12 @@ class ImgurPages:
             reply = page(200, "An album", "<p>Ask first.</p>")
             reserved = {"tdm-reservation": "1", "tdm-policy": "http://imgur.com/tdm-policy.json"}
             return replace(reply, headers={**reply.headers, **reserved})
-        if album["behaviour"] == Behaviour.UNAVAILABLE_FIRST and self._first_request(found[1]):
+        if album["behaviour"] == Behaviour.UNAVAILABLE_FIRST and next(self._asked[found[1]]) == 0:
             return page(503, "imgur is over capacity!", "<p>Please try again.</p>")
         title = album["title"] or "Imgur Album"
         if album["style"] == PageStyle.POST_DATA:
             return page(200, title, post_data_script(found[1], album))
         return page(200, title, containers(album))
-
-    def _first_request(self, identifier: str) -> bool:
-        with self._lock:
-            self._asked[identifier] += 1
-            return self._asked[identifier] == 1
 
 
 def page(status: int, title: str, body: str, *, head: str = "") -> Reply:
@@ -100,7 +74,7 @@ def page(status: int, title: str, body: str, *, head: str = "") -> Reply:
     return text_reply(status, f"<!DOCTYPE html>\n<html>{head}\n<body>\n{body}\n</body></html>\n", kind="text/html")
 
 
-def containers(album: AlbumEntry) -> str:
+def containers(album: Json) -> str:
     """The older page's body: one container an image."""
     blocks = "\n".join(container(medium) for medium in album["media"])
     heading = html.escape(album["title"] or "")
@@ -108,17 +82,16 @@ def containers(album: AlbumEntry) -> str:
     return f'{header}\n<div class="post-images">\n{blocks}\n</div>'
 
 
-def container(medium: MediumEntry) -> str:
+def container(medium: Json) -> str:
     """One image's block; an animation is a video with a source."""
-    identifier, extension = medium["id"], medium["ext"]
-    address = f"//i.imgur.com/{identifier}.{extension}"
+    identifier = medium["id"]
     if medium["animated"]:
         picture = (
             f'<div class="video-container"><video poster="//i.imgur.com/{identifier}h.jpg" loop="loop" muted="muted">'
             f'<source src="//i.imgur.com/{identifier}.mp4" type="video/mp4"></video></div>'
         )
     else:
-        picture = f'<img alt="" src="{address}" itemprop="contentURL" />'
+        picture = f'<img alt="" src="//i.imgur.com/{identifier}.{medium["ext"]}" itemprop="contentURL" />'
     return (
         f'<div id="{identifier}" class="post-image-container post-image-container--spacer" itemscope '
         f'itemtype="http://schema.org/ImageObject">\n<div class="post-image">{picture}</div>\n'
@@ -126,7 +99,7 @@ def container(medium: MediumEntry) -> str:
     )
 
 
-def meta(medium: MediumEntry) -> str:
+def meta(medium: Json) -> str:
     """Title and description, where there are any."""
     parts = []
     if medium["title"]:
@@ -137,7 +110,7 @@ def meta(medium: MediumEntry) -> str:
     return "".join(parts)
 
 
-def post_data_script(identifier: str, album: AlbumEntry) -> str:
+def post_data_script(identifier: str, album: Json) -> str:
     """The later page's body: the album as JSON, escaped once more as a JavaScript string."""
     media = [
         {
@@ -206,9 +179,8 @@ class ImgurApi:
         return json_reply(status, {"data": data, "success": status == 200, "status": status}, headers=limits)
 
 
-def api_image(medium: MediumEntry) -> dict[str, object]:
+def api_image(medium: Json) -> dict[str, object]:
     """An image as the API lists it."""
-    link = f"http://i.imgur.com/{medium['id']}.{medium['ext']}"
     return {
         "id": medium["id"],
         "title": medium["title"],
@@ -218,5 +190,5 @@ def api_image(medium: MediumEntry) -> dict[str, object]:
         "width": medium["width"],
         "height": medium["height"],
         "size": medium["size"],
-        "link": link,
+        "link": f"http://i.imgur.com/{medium['id']}.{medium['ext']}",
     }

@@ -7,7 +7,6 @@ between the two. Standard library only.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +36,6 @@ class Reply:
     body: bytes = b""
     stream: Iterator[bytes] | None = None
     promised_extra_bytes: int = 0
-
-
-class Host(Protocol):
-    """One recorded host."""
-
-    def answer(self, request: Request) -> Reply:
-        """The reply to a request."""
-        ...
 
 
 def text_reply(status: int, text: str, *, kind: str = "text/plain", headers: Mapping[str, str] | None = None) -> Reply:

@@ -14,12 +14,11 @@ import signal
 import sys
 import threading
 import time
-from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Self
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, Self
+from urllib.parse import parse_qsl
 
 from image_host import ImageHost
 from imgur_host import ImgurApi, ImgurPages
@@ -27,7 +26,7 @@ from news_host import HOST as NEWS_HOST
 from news_host import NewsHost
 from opt_outs import OPTED_OUT, origin_file
 from reddit_host import RedditHost
-from replies import ORIGIN_FILES, Host, Reply, Request, json_reply, text_reply
+from replies import ORIGIN_FILES, Reply, Request, json_reply, text_reply
 
 LOOPBACK = "127.0.0.1"
 IDLE_TIMEOUT_S = 60
@@ -50,10 +49,10 @@ class RecordedWeb:
         self._closing = threading.Event()
         images = ImageHost(recording, closing=self._closing)
         pages, api, reddit = ImgurPages(recording), ImgurApi(recording), RedditHost(recording)
-        self._hosts: dict[str, Host] = {"imgur.com": pages, "www.imgur.com": pages}
+        self._hosts: dict[str, Any] = {"imgur.com": pages, "www.imgur.com": pages}
         self._hosts |= {"i.imgur.com": images, "api.imgur.com": api}
         self._hosts |= dict.fromkeys(REDDIT_HOSTS, reddit) | {NEWS_HOST: NewsHost(recording)}
-        self._by_path: tuple[tuple[str, Host], ...] = (("/a/", pages), ("/3/", api), ("/", reddit))
+        self._by_path: tuple[tuple[str, Any], ...] = (("/a/", pages), ("/3/", api), ("/", reddit))
         self._images = images
         self._server = _Server((host, port), _Handler)
         self._server.web = self
@@ -118,11 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._respond()
 
-    def do_HEAD(self) -> None:
-        self._respond()
-
-    def do_POST(self) -> None:
-        self._respond()
+    do_POST = do_GET  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name is the base class's)
         """Nothing: `RecordedWeb.requests` is the log."""
@@ -135,14 +130,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._write(reply)
 
     def _read_request(self) -> Request:
-        target = urlsplit(self.path) if self.path.startswith("http://") else None
         path, _, query = self.path.partition("?")
-        host = target.netloc if target is not None else self.headers.get("Host") or LOOPBACK
         length = int(self.headers.get("Content-Length") or 0)
         return Request(
             method=self.command,
-            host=host.partition(":")[0].lower(),
-            path=path if target is None else target.path or "/",
+            host=(self.headers.get("Host") or LOOPBACK).partition(":")[0].lower(),
+            path=path,
             query=dict(parse_qsl(query, keep_blank_values=True)),
             headers={name.lower(): value for name, value in self.headers.items()},
             form=dict(parse_qsl(self.rfile.read(length).decode("utf-8", "replace"))),
@@ -158,12 +151,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()
-        without_body = self.command == "HEAD" or reply.status == HTTPStatus.NOT_MODIFIED
-        if not without_body:
-            self.wfile.write(reply.body)
-        if reply.stream is not None and not without_body:
-            for piece in reply.stream:
-                self.wfile.write(piece)
+        self.wfile.write(reply.body)
+        for piece in reply.stream or ():
+            self.wfile.write(piece)
 
 
 def main() -> None:
