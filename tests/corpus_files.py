@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from candidates import names, parted, uris_of
+from picture_files import file_of
 from PIL import Image
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
@@ -22,17 +23,19 @@ from pipelines.sources.source import find_inputs, image_root
 
 def flat(shade: int, form: str = "PNG") -> bytes:
     """Return a small picture of one colour."""
-    buffer = io.BytesIO()
-    Image.new("RGB", (40, 30), (shade, 255 - shade, 128)).save(buffer, form)
-    return buffer.getvalue()
+    return file_of(Image.new("RGB", (40, 30), (shade, 255 - shade, 128)), form)
+
+
+def tiff_of(*shades: int) -> bytes:
+    """Return a TIFF of small pages, each of another red."""
+    first, *others = (Image.new("RGB", (20, 20), (shade, 0, 0)) for shade in shades)
+    return file_of(first, "TIFF", save_all=True, append_images=others)
 
 
 @cache
 def jpeg(seed: int) -> bytes:
     """Return a JPEG of noise, 60 + seed pixels wide: another one in each run of the tests."""
-    buffer = io.BytesIO()
-    Image.effect_noise((60 + seed, 48), 40 + seed).convert("RGB").save(buffer, "JPEG")
-    return buffer.getvalue()
+    return file_of(Image.effect_noise((60 + seed, 48), 40 + seed).convert("RGB"), "JPEG")
 
 
 Files = Mapping[str, bytes] | Iterable[tuple[str, bytes]]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from builds import PLAIN, adds_up, build, documents_of, rows, tree
-from PIL import Image
+from picture_files import smooth
 from servers import beam_services
 from ten_documents import write_ten
 
@@ -44,10 +44,9 @@ def ten(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BuildSummary]:
 def test_ten_documents_are_built_and_what_is_wrong_is_named(ten: tuple[Path, BuildSummary]) -> None:
     _, summary = ten
     values = summary.to_json()
-    assert sum(split["documents"] for split in values["splits"].values()) == 10
-    assert all(split["documents"] > 0 for split in values["splits"].values())
-    assert sum(split["images"] for split in values["splits"].values()) == 30
-    assert sum(split["sentences"] for split in values["splits"].values()) == 40
+    splits = values["splits"].values()
+    totals = {name: sum(split[name] for split in splits) for name in ("documents", "images", "sentences")}
+    assert totals == {"documents": 10, "images": 30, "sentences": 40} and all(split["documents"] for split in splits)
     assert values["failures"] == {"broken-record": 1, "empty-document": 1, "not-found": 1}
     assert adds_up(summary) and "quality" not in summary.manifest.stages
     failures = {(row["record_id"], row["image"]): row["reason"] for row in rows(summary, "failures")}
@@ -61,11 +60,10 @@ def test_ten_documents_are_built_and_what_is_wrong_is_named(ten: tuple[Path, Bui
 
 def test_rules_can_wait_for_valid_images_and_for_duplicates(tmp_path: Path) -> None:
     """Hessel 2019 fetches, compares all posts, and then counts captions and valid images."""
-    numbers, folder = np.random.default_rng(0), tmp_path / "own"
+    folder = tmp_path / "own"
     folder.mkdir()
     for number in range(44):
-        cells = numbers.integers(0, 256, (9, 9, 3), np.uint8)
-        Image.fromarray(cells).resize((90, 90), Image.Resampling.BICUBIC).save(folder / f"{number}.png")
+        smooth(90, 90, number).save(folder / f"{number}.png")
     long, short = "We glued five boards together.", "Too short."
     made = {
         "album": (long, [*range(40), "dead"]),
@@ -188,8 +186,7 @@ def test_every_runner_gives_the_same_bytes(ten_documents: Path, tmp_path: Path) 
     settings = ("features.images=colour-shape", "features.sentences=", "dedupe.policy=drop-documents")
     expected = build(ten_documents, tmp_path / "one", *settings)
     dropped = {row["document"] for row in rows(expected, "duplicates") if row["is_dropped"]}
-    assert {"p2", "p7"} <= dropped
-    assert expected.manifest.failures["duplicate-image"] == len(dropped)
+    assert {"p2", "p7"} <= dropped and expected.manifest.failures["duplicate-image"] == len(dropped)
     assert documents_of(expected).keys() == {f"p{number}" for number in range(10)} - dropped
     (tmp_path / "beam").mkdir()
     with beam_services(tmp_path / "beam", workers=1) as options:

@@ -80,14 +80,12 @@ def without(whole: Document, gone: Container[str]) -> Document:
     for link in whole.links or ():
         if link.image in new:
             links.append(Link(link.sentence, new[link.image], link.relations))
-    assert whole.given is not None
     for told in whole.given.links:
         if told.image in new:
             given.append(GivenLink(told.sentence, new[told.image], told.similarity))
-    for text in range(len(whole.sentences)):
-        for position in range(len(whole.images)):
-            if position in new:
-                cells.append(whole.given.similarities[text * len(whole.images) + position])
+    for number, cell in enumerate(whole.given.similarities):  # a row of images a text
+        if number % len(whole.images) in new:
+            cells.append(cell)
     kept = tuple(numbers[old] for old in new)
     return Document(
         whole.id, whole.dataset, whole.sentences, tuple(images), tuple(links), whole.provenance, whole.language,
@@ -125,11 +123,11 @@ def equal(found: tuple[Manifest, Folder], expected: BuildSummary) -> None:
     """Assert that two versions have the same documents and images, and that the first one is intact."""
     for table in ("documents", "images"):
         assert rows_of(*found, table) == rows_of(expected.manifest, Folder(expected.path), table)
-    counts = {name: (row.documents, row.images, row.links, row.placed_images) for name, row in found[0].splits.items()}
-    assert counts == {
-        name: (row.documents, row.images, row.links, row.placed_images)
-        for name, row in expected.manifest.splits.items()
-    }
+    counts, others = (
+        {name: (row.documents, row.images, row.links, row.placed_images) for name, row in each.splits.items()}
+        for each in (found[0], expected.manifest)
+    )
+    assert counts == others
     assert list(verify(*found)) == []
 
 

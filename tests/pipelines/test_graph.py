@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pytest
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
 from builds import PLAIN, build, build_of
-from PIL import Image
+from picture_files import noise
 from recorded_lakes import RECORDING
 
 import pipelines.build
@@ -57,8 +56,7 @@ def test_no_key_is_in_a_graph_and_a_takedown_list_travels_as_the_path_of_its_fil
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a job server stores of a build is what its steps are pickled to."""
-    packed = list[bytes]()
-    dumps = cloudpickle_pickler.dumps
+    packed, dumps = list[bytes](), cloudpickle_pickler.dumps
 
     def keeping(step: Any, *args: Any, **options: Any) -> Any:
         packed.append(cloudpickle.dumps(step))
@@ -88,12 +86,10 @@ def test_what_one_worker_gathers_does_not_grow_with_documents_or_licences(
         path = tmp_path / f"{count}.jsonl"
         with path.open("w", encoding="utf-8") as stream:
             for number in range(count):
-                pixels = np.random.default_rng(number).integers(0, 256, (32, 32, 3), np.uint8)
-                Image.fromarray(pixels).save(tmp_path / f"{number}.png")
-                image = {"path": f"{number}.png", "licence": f"licence {number}"}
-                missing = {"path": f"none-{number}.png"}
+                noise(32, 32, number).save(tmp_path / f"{number}.png")
+                images = [{"path": f"{number}.png", "licence": f"licence {number}"}, {"path": f"none-{number}.png"}]
                 record = {"id": f"d{number}", "licence": f"licence {number}", "sentences": [f"Number {number}."]}
-                stream.write(json.dumps(record | {"images": [image, missing]}) + "\n")
+                stream.write(json.dumps(record | {"images": images}) + "\n")
         settings = ("dedupe.policy=keep-all", "max_failure_share=1", "documents.keep_partial=true")
         build(path, tmp_path / f"lake-{count}", *PLAIN, *settings)
     few, many = gathered

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event
 from types import MethodType
 from typing import Any
+from unittest.mock import Mock
 
 import apache_beam as beam
 import pytest
@@ -92,21 +93,16 @@ def test_state_is_found_where_a_class_or_an_instance_has_it() -> None:
 
 
 def test_what_a_method_has_is_read_once() -> None:
-    read = list[object]()
-
-    def defaults(function: Any) -> tuple[list[str], list[int]]:
-        read.append(function)
-        return ["element", "times"], [2]
-
-    read_once = _read_once(defaults, _function)
+    read = Mock(side_effect=lambda function: (["element", "times"], [2]))
+    read_once = _read_once(read, _function)
     for step in (Repeat(), Repeat()):
         found = read_once(step.process)
         assert found == (["element", "times"], [2])
         found[1].append(3)  # whoever asks may change what it gets
-    assert len(read) == 1
+    assert read.call_count == 1
     for _ in range(2):
         read_once(fail)
-    assert len(read) == 3
+    assert read.call_count == 3
 
 
 BEGAN, ENDED = Event(), Event()
@@ -165,14 +161,11 @@ def test_no_worker_and_no_job_service_are_mistakes(runner: Runner, workers: int,
 
 
 def test_what_an_engine_says_is_one_line() -> None:
-    told = "Pipeline BeamApp-x failed in state FAILED: org.apache.spark.SparkException: Job aborted\n\tat a.b(C.java:1)"
-    assert (
-        str(java_error(Runner.SPARK, told)) == "the spark runner failed: org.apache.spark.SparkException: Job aborted"
-    )
-    told = (
-        "failed in state FAILED: java.lang.Exception: a\n\tat a.b(C.java:1)\nCaused by: java.io.IOException: disk full"
-    )
-    assert str(java_error(Runner.FLINK, told)) == "the flink runner failed: java.io.IOException: disk full"
+    first = "Pipeline x failed in state FAILED: org.apache.spark.SparkException: Job aborted\n\tat a.b(C.java:1)"
+    told = "the spark runner failed: org.apache.spark.SparkException: Job aborted"
+    assert str(java_error(Runner.SPARK, first)) == told
+    chain = "failed in state FAILED: java.lang.Exception: a\n\tat a.b(C.java:1)\nCaused by: java.io.IOException: full"
+    assert str(java_error(Runner.FLINK, chain)) == "the flink runner failed: java.io.IOException: full"
     assert java_error(Runner.FLINK, "KeyError: 'x'") is None
 
 
@@ -208,21 +201,11 @@ def test_a_cancelled_run_cancels_its_job_of_flink_and_no_other() -> None:
 
 
 def test_an_interrupted_run_is_cancelled_where_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cancelled: list[object] = []
-    ended = Event()
-
-    class Running:
-        def wait_until_finish(self) -> str:
-            ended.wait()
-            return "CANCELLED"
-
-        def cancel(self) -> None:
-            cancelled.append(self)
-            ended.set()
-
-    monkeypatch.setattr("pipelines.launch.cancel_job", lambda options: cancelled.append(tuple(options)))
+    ended, cancel_job = Event(), Mock()
+    run = Mock(wait_until_finish=Mock(side_effect=ended.wait), cancel=Mock(side_effect=ended.set))
+    monkeypatch.setattr("pipelines.launch.cancel_job", cancel_job)
     monkeypatch.setattr("pipelines.launch.WORKER_TIMEOUT_S", 0.01)
-    run: Any = Running()
     with pytest.raises(BuildError, match="no Beam worker began"):
         Sign(Folder(str(tmp_path))).await_end(run, ["--job_name=x"])
-    assert cancelled == [run, ("--job_name=x",)]
+    run.cancel.assert_called_once_with()
+    cancel_job.assert_called_once_with(["--job_name=x"])

@@ -1,4 +1,4 @@
-"""Packs: rows come back by key and by reference, and nothing of a pack shows before it is closed."""
+"""Packs: rows come back by key and by reference, nothing of one shows before it is closed, and many become few."""
 
 import hashlib
 import os
@@ -12,13 +12,17 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from builds import PLAIN, build, quiet, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ten_documents import draw_picture
 
-from pipelines import packs
+from pipelines import packs, run, sweep
 from pipelines.packs import PackFolder, PackRef
+from pipelines.turns import turn_of_build
 from schemas.errors import BuildError
-from schemas.lake import Folder
+from schemas.lake import Folder, Lake
+from schemas.manifest import read_manifest, verify
 
 SCHEMA = pa.schema([pa.field("hash", pa.string()), pa.field("value", pa.int64())])
 
@@ -217,8 +221,7 @@ def test_many_small_packs_become_few_and_a_kill_loses_nothing(
 def test_packs_are_merged_up_to_their_size_and_large_ones_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folder_at(tmp_path)
     many(folder)
-    size = max(folder.small().values())
-    monkeypatch.setattr(packs, "PACK_BYTES", 20 * size)
+    monkeypatch.setattr(packs, "PACK_BYTES", 20 * max(folder.small().values()))
     packs.merge_small(folder)
     assert len(folder.folder.names()) == 4 and values_of(folder) == [*range(70), 69]
     monkeypatch.setattr(packs, "SMALL_BYTES", 1)
@@ -237,3 +240,41 @@ def test_rows_are_taken_out_of_a_merged_pack_and_what_was_read_before_is_said_to
     assert folder.index().find([key(5), key(6)]) == [None, None]
     assert key(5).encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert values_of(folder) == [*range(5), *range(7, 70), 69]
+
+
+def copies(lake: Path) -> list[Path]:
+    return sorted((lake / "images").rglob("*.parquet"))
+
+
+@pytest.mark.trial
+def test_a_sweep_writes_a_pack_anew_without_its_spare_rows(
+    ten_documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other pictures leave rows that no version needs; that merged packs give what others give is in `tests/pairs`."""
+    monkeypatch.setattr(packs, "MANY", 1)
+    monkeypatch.setattr(run, "MANY", 1)
+    lake, pictures = tmp_path / "lake", ten_documents.parent / "pictures"
+    build(ten_documents, lake, *PLAIN)
+    for number in range(2):  # others come: each build adds a pack
+        draw_picture(pictures / f"{number}-0.png", 1000 + number)
+        with turn_of_build(Lake.at(str(lake)), "other", quiet):  # nothing is merged while another build is under way
+            build(ten_documents, lake, *PLAIN)
+    assert len(copies(lake)) == 3
+    merged = build(ten_documents, lake, *PLAIN, "splits.seed=1")
+    (path,) = copies(lake)
+
+    at, size, later = Lake.at(str(lake)), path.stat().st_size, 10 * sweep.MIN_AGE_S + path.stat().st_mtime
+    for version in {*at.versions("documents")} - {merged.manifest.version}:
+        sweep.delete_version(at, f"documents@{version}", needed_by={}, dry_run=False)
+    sweep._sweep(at, dry_run=False, now=later)
+    assert copies(lake) == [path] and path.stat().st_size == size  # two rows of 32: not worth writing it anew
+    monkeypatch.setattr(sweep, "LEAST_SPARE", 0.05)
+    monkeypatch.setattr(sweep, "LEAST_BYTES", 1)
+    found = sweep._sweep(at, dry_run=True, now=later)
+    assert found.paths == (str(path.relative_to(lake)),) and 0 < found.bytes < size / 5
+    sweep._sweep(at, dry_run=False, now=later)
+    (less,) = copies(lake)
+    assert less != path and less.stat().st_size < size
+    assert list(verify(*read_manifest(at, f"documents@{merged.manifest.version}"))) == []
+    again, fresh = (build(ten_documents, each, *PLAIN, "splits.seed=3") for each in (lake, tmp_path / "fresh"))
+    assert tree(again.path) == tree(fresh.path)

@@ -90,8 +90,7 @@ def test_formats_decoded_in_python_are_kept_small() -> None:
 
 def with_scans(data: bytes, scans: int) -> bytes:
     """Return a progressive JPEG with its last scan repeated: each is decoded again over all of the picture."""
-    start = data.rindex(b"\xff\xda")
-    return data[:-2] + data[start:-2] * scans + data[-2:]
+    return data[:-2] + data[data.rindex(b"\xff\xda") : -2] * scans + data[-2:]
 
 
 def test_a_jpeg_of_many_scans_is_refused_by_their_number() -> None:

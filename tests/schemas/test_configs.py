@@ -182,7 +182,6 @@ class Counted:
 
 
 def test_a_tuple_of_several_types_keeps_each() -> None:
-    made = restore(Counted, {"pairs": [[0.5, 120], [1, 240]]})
-    assert repr(made.pairs) == "((0.5, 120), (1.0, 240))"
+    assert repr(restore(Counted, {"pairs": [[0.5, 120], [1, 240]]}).pairs) == "((0.5, 120), (1.0, 240))"
     with pytest.raises(ConfigError, match="expected 2 values"):
         restore(Counted, {"pairs": [[0.5, 120, 7]]})

@@ -34,8 +34,7 @@ def cosine(first: np.ndarray, second: np.ndarray) -> float:
 def clouds(count: int, copies: int, seed: int, spread: float = 0.3) -> np.ndarray:
     """Return `count` directions, each with some copies near it, shuffled."""
     numbers = np.random.default_rng(seed)
-    centres = numbers.normal(size=(count, 33))
-    rows = np.repeat(centres, copies, axis=0)
+    rows = np.repeat(numbers.normal(size=(count, 33)), copies, axis=0)
     rows = rows + spread * numbers.normal(size=rows.shape)
     return numbers.permutation(rows).astype(np.float16)
 

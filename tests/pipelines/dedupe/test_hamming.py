@@ -167,8 +167,7 @@ def test_values_keep_their_zeros_and_their_order(words: int, data: st.DataObject
     values = from_hex(texts)
     assert to_hex(values) == texts
     assert to_hex(np.sort(values)) == sorted(texts)
-    numbers = ["".join(f"{word:016x}" for word in code) for code in words_of(values).tolist()]
-    assert numbers == texts
+    assert ["".join(f"{word:016x}" for word in code) for code in words_of(values).tolist()] == texts
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), max_size=12))

@@ -3,8 +3,7 @@
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
@@ -101,8 +100,3 @@ def register(monkeypatch: pytest.MonkeyPatch, entry: Entry) -> None:
 
     monkeypatch.setattr(catalogue, "own_parts", with_entry)
     monkeypatch.setattr(catalogue, "part_names", lambda group: [*with_entry(group), *plugins.plugins(group)])
-
-
-@pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> Callable[[Entry], None]:
-    return partial(register, monkeypatch)

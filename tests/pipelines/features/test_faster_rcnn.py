@@ -103,8 +103,7 @@ def test_regions_of_one_class_do_not_overlap_much(checkpoint: Path, photographs:
     found = regions(extractor(checkpoint, min_regions=60, max_regions=100, min_score=0.0), photographs["coffee"])
     for name in set(found.labels):
         of_class = torch.from_numpy(found.boxes[[label == name for label in found.labels]])
-        overlap = box_iou(of_class, of_class).fill_diagonal_(0)
-        assert overlap.max() <= 0.5 + 1e-4
+        assert box_iou(of_class, of_class).fill_diagonal_(0).max() <= 0.5 + 1e-4
     assert found.boxes.min() >= 0 and found.boxes.max() <= 1
     assert (found.boxes[:, 2:] > found.boxes[:, :2]).all()
 
@@ -115,10 +114,10 @@ def test_a_picture_depends_on_itself_alone(checkpoint: Path, photographs: dict[s
     alone = regions(made, photographs["coffee"])
     together = [row[0] for row in made.extract([photographs["cat"], b"no picture", photographs["coffee"]])]
     assert isinstance(together[1], Rejected)
-    assert together[2].boxes.tobytes() == alone.boxes.tobytes()
-    assert together[2].vectors.tobytes() == alone.vectors.tobytes()
-    assert 10 <= len(alone.labels) <= 36
-    assert made.columns[0].dimensions == WIDTH
+    assert [each.tobytes() for each in (together[2].boxes, together[2].vectors)] == [
+        alone.boxes.tobytes(), alone.vectors.tobytes()
+    ]  # fmt: skip
+    assert 10 <= len(alone.labels) <= 36 and made.columns[0].dimensions == WIDTH
 
 
 def test_the_first_names_of_a_checkpoint_load(checkpoint: Path, photographs: dict[str, bytes], tmp_path: Path) -> None:
@@ -139,13 +138,12 @@ def test_the_first_names_of_a_checkpoint_load(checkpoint: Path, photographs: dic
 
 
 def test_class_lists_are_checked(checkpoint: Path, tmp_path: Path) -> None:
-    short = tmp_path / "short.txt"
-    short.write_text("table\nsaw\n")
-    with pytest.raises(ConfigError, match=r"short\.txt: expected 4 names, found 2"):
-        _ = extractor(checkpoint, names=short).columns
-    with_background = tmp_path / "background.txt"
-    with_background.write_text("".join(f"{name}\n" for name in ["__background__", *NAMES]))
-    assert extractor(checkpoint, names=with_background).columns == extractor(checkpoint).columns
+    names = tmp_path / "names.txt"
+    names.write_text("table\nsaw\n")
+    with pytest.raises(ConfigError, match=r"names\.txt: expected 4 names, found 2"):
+        _ = extractor(checkpoint, names=names).columns
+    names.write_text("".join(f"{name}\n" for name in ["__background__", *NAMES]))
+    assert extractor(checkpoint, names=names).columns == extractor(checkpoint).columns
     weights = {"faster-rcnn": WeightFile("faster-rcnn", str(checkpoint))}
     with pytest.raises(ConfigError, match=r"has 4 classes, COCO 90: give their names"):
         _ = FasterRcnn("faster-rcnn", ["faster-rcnn"], FeaturesConfig(device=Device.CPU), weights).columns

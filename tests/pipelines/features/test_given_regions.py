@@ -4,18 +4,15 @@ import base64
 import importlib.util
 import json
 import pickle
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builds import build, by_source
 
 from pipelines.features.catalogue import extractors
 from pipelines.features.extraction import extracted
-from pipelines.features.given_regions import keys_of
 from pipelines.features.values import IMAGES, Regions, Rejected
 from pipelines.settings import FeaturesConfig
 from schemas.errors import ConfigError
@@ -26,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[3]
 WIDTH, HEIGHT, SIZE = 640, 480, 2048
 NAME = "bottom-up"
 _SPEC = importlib.util.spec_from_file_location("convert_regions", ROOT / "examples" / "convert_regions.py")
-assert _SPEC is not None and _SPEC.loader is not None
 converter = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(converter)
 
@@ -203,38 +199,3 @@ def test_regions_across_row_groups_and_one_picture_that_is_damaged(tmp_path: Pat
     one, bad = (row[0] for row in extracted(extractor, ["1.jpg", "bad.jpg"]))
     check(one, pictures["1.jpg"], 6)  # type: ignore[arg-type]
     assert isinstance(bad, Rejected)
-
-
-def test_image_ids_of_a_name() -> None:
-    assert list(keys_of("train2014/COCO_train2014_000000000009.jpg")) == [
-        "COCO_train2014_000000000009.jpg",
-        "COCO_train2014_000000000009",
-        "9",
-    ]
-    assert list(keys_of("fried-rice_3_0.jpg")) == ["fried-rice_3_0.jpg", "fried-rice_3_0"]
-    assert list(keys_of("http://i.host/x/0042.png?s=1"))[1:] == ["0042", "42"]
-
-
-def test_a_build_reads_them_by_the_names_of_its_images(
-    ten_documents: Path, tmp_path: Path, counts: Counter[str]
-) -> None:
-    shown = sorted(path.stem for path in (ten_documents.parent / "pictures").iterdir())
-    values = {name: made(number, 3 + number % 4) for number, name in enumerate(shown)}
-    lost = shown[0]
-    (tmp_path / "a.tsv").write_text("".join(plain_line(name, each) for name, each in values.items() if name != lost))
-    file = tmp_path / "regions.parquet"
-    converter.convert(converter.read(tmp_path / "a.tsv"), file)
-    settings = (f"features.images=cells,{NAME}", f"features.weights={NAME}={file}")
-    summary = build(ten_documents, tmp_path / "lake", *FIXED, *settings)
-    images = by_source(summary)
-    assert 0 < len(images) < len(shown) and all(Path(source).stem != lost for source in images)
-    for source, row in images.items():
-        regions = row[f"regions.{NAME}"]
-        assert isinstance(regions, list)
-        expected = values[Path(source).stem]
-        np.testing.assert_allclose([each["vector"] for each in regions], expected["features"], atol=1e-3)
-        np.testing.assert_allclose([each["box"] for each in regions], shares(expected), rtol=1e-6)
-    (tmp_path / "a.tsv").write_text("".join(plain_line(name, each) for name, each in values.items()))
-    converter.convert(converter.read(tmp_path / "a.tsv"), file)
-    again = build(ten_documents, tmp_path / "lake", *FIXED, *settings)
-    assert len(by_source(again)) == len(shown) and again.manifest.version != summary.manifest.version

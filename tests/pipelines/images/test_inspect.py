@@ -42,8 +42,7 @@ def test_a_picture_is_described() -> None:
 def test_size_and_fingerprint_are_of_the_upright_picture() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    stored = PICTURE.transpose(Image.Transpose.ROTATE_90)
-    image = inspect(file_of(stored, exif=exif))[0]
+    image = inspect(file_of(PICTURE.transpose(Image.Transpose.ROTATE_90), exif=exif))[0]
     assert (image.width, image.height, image.fingerprint) == (60, 40, str(imagehash.phash(PICTURE)))
 
 

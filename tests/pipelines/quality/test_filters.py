@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builds import PLAIN, build, documents_of, rows
+from picture_files import file_of
 from PIL import Image, ImageFilter
 from scipy import ndimage
 
@@ -21,10 +22,9 @@ from schemas.failures import Failure
 def test_sharpness_is_the_variance_of_the_laplacian(photographs: dict[str, bytes]) -> None:
     with Image.open(io.BytesIO(photographs["coffee"])) as picture:
         grey = np.asarray(picture.convert("L"), float)
-        buffer = io.BytesIO()
-        picture.filter(ImageFilter.GaussianBlur(4)).save(buffer, "JPEG", quality=95)
+        blurred = file_of(picture.filter(ImageFilter.GaussianBlur(4)), "JPEG", quality=95)
     assert sharpness(photographs["coffee"]) == pytest.approx(ndimage.laplace(grey)[1:-1, 1:-1].var(), abs=1e-5)
-    assert sharpness(buffer.getvalue()) < 0.1 * sharpness(photographs["coffee"])
+    assert sharpness(blurred) < 0.1 * sharpness(photographs["coffee"])
 
 
 @pytest.mark.parametrize(("size", "expected"), [((2, 9), 0.0), ((9, 2), 0.0), ((4, 3), 406406.25)])
@@ -77,10 +77,9 @@ def test_a_document_without_words_has_more_images_a_word_than_any_limit() -> Non
 
 
 def test_thresholds_that_cannot_be_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"quality\.max_aspect"):
-        QualityConfig(max_aspect=0.5)
-    with pytest.raises(ConfigError, match=r"quality\.min_sharpness"):
-        QualityConfig(min_sharpness=-1)
+    for name, value in (("max_aspect", 0.5), ("min_sharpness", -1)):
+        with pytest.raises(ConfigError, match=rf"quality\.{name}"):
+            QualityConfig(**{name: value})
 
 
 def write_documents(folder: Path, photographs: dict[str, bytes]) -> Path:
@@ -121,8 +120,7 @@ SETTINGS = (
 
 
 def test_a_build_drops_what_is_beyond_its_thresholds(tmp_path: Path, photographs: dict[str, bytes]) -> None:
-    path = write_documents(tmp_path / "own", photographs)
-    summary = build(path, tmp_path / "lake", *PLAIN, *SETTINGS)
+    summary = build(write_documents(tmp_path / "own", photographs), tmp_path / "lake", *PLAIN, *SETTINGS)
     kept = documents_of(summary)
     assert {name: [image["source"] for image in row["images"]] for name, row in kept.items()} == {
         "sound": ["cat.jpg"],

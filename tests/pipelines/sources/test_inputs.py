@@ -227,8 +227,7 @@ def files(folder: Path, *names: str) -> Path:
     ],
 )  # fmt: skip
 def test_every_shard_of_a_folder_is_read(form: Format, names: str, expected: str, tmp_path: Path) -> None:
-    folder = files(tmp_path / "all", *names.split())
-    assert shards_of(form, folder) == expected.split()
+    assert shards_of(form, files(tmp_path / "all", *names.split())) == expected.split()
 
 
 @pytest.mark.parametrize(("form", "names"), [("hf", "a.parquet b.arrow"), ("interleaved", "a.tar b.parquet")])

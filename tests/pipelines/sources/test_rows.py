@@ -93,8 +93,7 @@ def test_a_file_that_is_cut_off_behind_a_stray_mark(tmp_path: Path) -> None:
 )
 def test_what_pythons_writer_writes_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]) -> None:
     text = io.StringIO()
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    writer.writerows([["x", "y", "z"], *rows])
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["x", "y", "z"], *rows])
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     path.write_text(text.getvalue(), newline="")
     columns, found = read_table(str(path))

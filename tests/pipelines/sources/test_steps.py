@@ -17,7 +17,6 @@ from candidates import candidate_of, uris_of
 from pipelines.launch import run_pipeline
 from pipelines.settings import HttpConfig, Runner
 from pipelines.sources.datasets.diy import DiySource
-from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.datasets.wikipedia import ImageclefSource
 from pipelines.sources.records import MAX_ADDRESS, CandidateDocument, rejected, sentence
 from pipelines.sources.source import Context, Outcomes, Source
@@ -152,9 +151,3 @@ def test_what_reddit_says_of_itself(kind: str) -> None:
     keys = ("REDDIT_CLIENT_ID", "REDDIT_CLIENT_SECRET", "IMGUR_CLIENT_ID")
     assert tuple(source.environment) == (() if kind == "dump" else keys)
     assert tuple(source.shards()) == (("RS_1", "RS_2") if kind == "dump" else ("RS_1", "RS_2", "top"))
-
-
-def test_a_source_of_files_has_no_other_step() -> None:
-    source = DocumentsSource(documents="a.jsonl")
-    assert (source.select, source.fetch, source.complete, source.given_features) == (None,) * 4
-    assert not source.environment and len(source.shards()) == 1

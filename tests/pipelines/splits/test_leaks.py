@@ -302,8 +302,7 @@ def test_every_document_gets_a_split_and_none_is_empty_that_need_not_be(number: 
     def check(found: list[SettledDocument]) -> None:
         splits = {each.document.id: each.document.split for each in found}
         assert sorted(splits) == sorted(each.document.id for each in documents)
-        assert None not in splits.values()
-        assert len(set(splits.values())) == min(number, 3)
+        assert None not in splits.values() and len(set(splits.values())) == min(number, 3)
 
     def assemble(root: beam.Pipeline) -> None:
         assert_that(root | beam.Create(documents) | AssignSplits(SplitsConfig()), check)
@@ -321,14 +320,13 @@ def assign(ids: list[str], config: SplitsConfig = CONFIG) -> dict[str, Split]:
 
 def test_shares_are_kept() -> None:
     counts = Counter(assign([f"doc{i}" for i in range(20_000)]).values())
-    assert abs(counts[Split.VAL] / 20_000 - 0.1) < 0.01
-    assert abs(counts[Split.TEST] / 20_000 - 0.1) < 0.01
+    assert [counts[split] / 20_000 for split in (VAL, TEST)] == pytest.approx([0.1, 0.1], abs=0.01)
 
 
 def test_later_documents_move_none_that_were_there() -> None:
     ids = [f"doc{i}" for i in range(500)]
-    before, after = assign(ids), assign([*ids, *(f"new{i}" for i in range(500))])
-    assert all(after[i] == split for i, split in before.items())
+    after = assign([*ids, *(f"new{i}" for i in range(500))])
+    assert assign(ids) == {i: after[i] for i in ids}
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=3, max_size=40, unique=True), st.integers(0, 9))
@@ -340,8 +338,7 @@ def test_no_split_is_empty_and_order_does_not_matter(ids: list[str], rotation: i
 
 
 def test_a_split_the_source_gives_is_kept_and_nothing_is_moved() -> None:
-    surveys = [survey_one(f"d{i}", Split.TRAIN, CONFIG) for i in range(5)]
-    assert merge_surveys(surveys).moves(CONFIG) == {}
+    assert merge_surveys([survey_one(f"d{i}", Split.TRAIN, CONFIG) for i in range(5)]).moves(CONFIG) == {}
     assert final_split("d0", Split.TEST, CONFIG, {}) is Split.TEST
 
 

@@ -1,13 +1,11 @@
 """What answers and whole hosts say against their use is honoured, each for its own reason, over real sockets."""
 
 import gzip
-import io
 import json
 from datetime import UTC, datetime
 from functools import partial
 
 import pytest
-from fastwarc import ArchiveIterator
 
 from pipelines.raw import RawStore, request_key
 from pipelines.settings import HttpConfig
@@ -123,9 +121,8 @@ def test_a_page_counts_before_its_header() -> None:
     assert said(reserved) == ["tdm-reserved its header has tdm-reservation 1, policy https://a.example/p"]
     assert said(reserved, PAGE.format('<meta name="tdm-reservation" content="0">')) == []
     assert said({"tdm-reservation": "0"}, PAGE.format('<meta name="tdm-reservation" content="1">'))[0].startswith("tdm")
-    assert said({"tdm-reservation": "2"}) == []
-    assert said({"tdm-reservation": " True "}) == ["tdm-reserved its header has tdm-reservation 1"]
-    assert said({"tdm-reservation": "false"}) == []
+    values = [bool(said({"tdm-reservation": value})) for value in ("2", "false", " True ")]
+    assert values == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -178,8 +175,7 @@ def test_an_image_says_no_and_is_not_kept(web, reply, client_of, tmp_path, heade
     client.flush()
     assert outcome(client_of(), f"{web.url}/a.jpg") == reason
     assert web.paths == ["/a.jpg"]  # it was remembered
-    kept = b"".join(gzip.decompress(path.read_bytes()) for path in tmp_path.rglob("*.warc.gz"))
-    assert PICTURE not in kept
+    assert PICTURE not in b"".join(gzip.decompress(path.read_bytes()) for path in tmp_path.rglob("*.warc.gz"))
     assert Reason(reason) in FILTERED
     free = client_of(**{setting: False})
     assert outcome(free, f"{web.url}/a.jpg") == "200"  # the setting is part of what is remembered
@@ -228,10 +224,7 @@ def test_what_an_answer_said_is_kept(web, reply, client_of, tmp_path) -> None:
         "robots-tag X-Robots-Tag: noai", "tdm-reserved its header has tdm-reservation 1, policy /p"
     ]  # fmt: skip
     (segment,) = (tmp_path / "raw" / "web").glob("*.warc.gz")
-    records = [
-        record.http_headers for record in ArchiveIterator(io.BytesIO(segment.read_bytes())) if record.http_headers
-    ]
-    assert records[0].get("X-Robots-Tag") == "noai"
+    assert b"X-Robots-Tag: noai" in gzip.decompress(segment.read_bytes())
 
 
 AI_TXT = b"User-Agent: *\nDisallow: /\nAllow: *.png\nDisallow: *.jpg\n"
@@ -285,12 +278,10 @@ def test_what_is_no_tdmrep_reserves_nothing(body) -> None:
     assert parse_tdm(body) == ()
 
 
-@pytest.mark.parametrize("value", ["1", '"1"', "true", '"true"'])
+@pytest.mark.parametrize("value", ["1", '"1"', "true", '"true"', "false"])
 def test_one_object_is_an_array_of_it_and_true_is_meant_for_1(value) -> None:
     (rule,) = parse_tdm(b'{"location": "/a", "tdm-reservation": %s}' % value.encode())
-    assert (rule.is_reserved, rule.matches("https://h.test/ab")) == (True, True)
-    (rule,) = parse_tdm(b'[{"location": "/a", "tdm-reservation": false}]')
-    assert not rule.is_reserved
+    assert (rule.is_reserved, rule.matches("https://h.test/ab")) == (value != "false", True)
 
 
 @pytest.mark.parametrize(
@@ -306,8 +297,7 @@ def test_a_redirect_says_no(web, reply, client_of, headers, reason) -> None:
 
 
 def test_what_a_redirect_said_is_kept_where_it_is_not_honoured(web, reply, client_of) -> None:
-    web.scripts["/a.jpg"] = reply(302, location="/b.jpg", x_robots_tag="noai")
-    web.scripts["/b.jpg"] = reply(200, PICTURE, content_type="image/jpeg")
+    web.scripts |= {"/a.jpg": reply(302, location="/b.jpg", x_robots_tag="noai"), "/b.jpg": reply(200, PICTURE)}
     client = client_of(obey_robots_tags=False)
     assert outcome(client, f"{web.url}/a.jpg") == "200"
     client.flush()

@@ -22,8 +22,9 @@ class Clock:
         self.now += seconds
 
 
-def pace_of(clock: Clock) -> Pace:
-    return Pace(requests_per_second=2.0, clock=clock.time)
+def begin() -> tuple[Clock, Pace]:
+    clock = Clock()
+    return clock, Pace(requests_per_second=2.0, clock=clock.time)
 
 
 def starts(pace: Pace, clock: Clock, host: str, count: int) -> list[float]:
@@ -61,8 +62,7 @@ WISHES: dict[str, tuple[Callable[[Pace], object], list[float]]] = {  # and when 
 @pytest.mark.parametrize("name", WISHES)
 def test_the_pace_of_a_host_follows_its_wishes(name: str) -> None:
     wish, expected = WISHES[name]
-    clock = Clock()
-    pace = pace_of(clock)
+    clock, pace = begin()
     wish(pace)
     gaps = [later - earlier for earlier, later in pairwise(starts(pace, clock, A, 3))]
     assert gaps == [later - earlier for earlier, later in pairwise(expected)]
@@ -71,16 +71,14 @@ def test_the_pace_of_a_host_follows_its_wishes(name: str) -> None:
 
 def test_a_reset_in_other_units_holds_no_longer_than_an_hour() -> None:
     for reset in ("1760000000000", "9" * 300, "1e300", "86400000"):
-        clock = Clock()
-        pace = pace_of(clock)
+        clock, pace = begin()
         pace.heed("a.example", {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset})
         moments = starts(pace, clock, "a.example", 40)
         assert moments[0] <= 120.0 and moments[-1] <= 3_600.0 + 120.0
 
 
 def test_a_later_header_that_leaves_enough_ends_it() -> None:
-    clock = Clock()
-    pace = pace_of(clock)
+    clock, pace = begin()
     pace.heed("a.example", {"X-RateLimit-Remaining": "1", "X-RateLimit-Reset": "400"})
     assert starts(pace, clock, "a.example", 2) == [120.0, 240.0]
     pace.heed("a.example", {"X-RateLimit-Remaining": "5000", "X-RateLimit-Reset": "400"})
@@ -89,8 +87,7 @@ def test_a_later_header_that_leaves_enough_ends_it() -> None:
 
 def test_hosts_that_nothing_holds_back_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "_MOST_HOSTS", 10)
-    clock = Clock()
-    pace = pace_of(clock)
+    clock, pace = begin()
     pace.pause("slow.example", 100.0)
     for number in range(1000):
         starts(pace, clock, f"host{number}.example", 1)
@@ -101,17 +98,16 @@ def test_hosts_that_nothing_holds_back_are_forgotten(monkeypatch: pytest.MonkeyP
 
 def test_a_host_that_is_met_while_others_are_forgotten_keeps_its_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "_MOST_HOSTS", 3)
-    clock = Clock()
-    pace = pace_of(clock)
+    clock, pace = begin()
     for number in range(3):
         pace.reserve(f"old{number}.example")
     clock.sleep(60.0)
     assert starts(pace, clock, "new.example", 3) == [60.0, 60.5, 61.0]
 
 
-def test_looking_at_a_host_keeps_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_at_a_host_keeps_nothing_of_it() -> None:
     """A look from one thread, while another one forgets hosts, must not change what that one goes through."""
-    pace = pace_of(Clock())
+    _, pace = begin()
     known = dict(pace._hosts)
     assert [pace.next_start(f"host{number}.example") for number in range(9)] == [0.0] * 9
     assert dict(pace._hosts) == known

@@ -64,8 +64,7 @@ def body_of(outcome: Outcome) -> bytes | None:
 
 def test_every_request_has_its_outcome_once(web, reply, client) -> None:
     hosts = names(40)
-    for path in range(5):
-        web.scripts[f"/{path}"] = reply(200, b"%d" % path)
+    web.scripts |= {f"/{path}": reply(200, b"%d" % path) for path in range(5)}
     urls = [f"http://{host}/{path}" for path in range(6) for host in hosts] + ["http://[bad", "ftp://x/", "x.jpg"]
     found = dict(ask(client(hosts), urls))
     assert sorted(found) == sorted(urls)
@@ -118,9 +117,8 @@ def test_hosts_that_do_not_answer_leave_threads_for_the_others(web, reply, clien
     web.scripts |= {f"/{n}": reply(200, b"n") for n in range(60)}
     slow = names(3, "slow")
     urls = [f"http://{host}/first" for host in slow]
-    urls += [f"http://{host}/silent{n}" for n in range(8) for host in slow] + [
-        f"http://good.test/{n}" for n in range(60)
-    ]
+    urls += [f"http://{host}/silent{n}" for n in range(8) for host in slow]
+    urls += [f"http://good.test/{n}" for n in range(60)]
     outcomes = ask(client([*slow, "good.test"], attempts=1), urls, connections=8)
     begun = [body_of(next(outcomes)[1]) for _ in range(63)]
     assert begun.count(b"n") == 60 and begun.count(b"1") == 3
@@ -302,10 +300,7 @@ def test_a_host_whose_only_task_waits_for_its_next_attempt_is_not_forgotten(
 
 def test_an_odd_answer_says_nothing_on_standard_error(web, client, caplog) -> None:
     """urllib3 warns of headers that it cannot read, without an address that a person could look at."""
-
-    def script(handler: Any) -> None:
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nno header\r\nA: b\r\n\r\nok")
-
-    web.scripts["/odd"] = script
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nno header\r\nA: b\r\n\r\nok"
+    web.scripts["/odd"] = lambda handler: handler.wfile.write(answer)
     list(ask(client(["a.test"]), ["http://a.test/odd"]))
     assert not [record.name for record in caplog.records if record.name.startswith("urllib3")]

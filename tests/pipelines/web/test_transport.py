@@ -1,19 +1,26 @@
-"""One request over real sockets: which connections are kept, and that nothing a host sends is more than a failure."""
+"""One request over real sockets: which connections are kept, and that nothing a host sends is more than a failure.
 
+With a detour, name and certificate are those of the URL's host, wherever the connection goes.
+"""
+
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from unittest.mock import Mock
 
 import pytest
+from loopback import Quiet, running
 
 from pipelines.settings import HttpConfig
 from pipelines.web.addresses import AddressBook
-from pipelines.web.requests import FetchFailed, parse_target
-from pipelines.web.transport import Answer, Transport
+from pipelines.web.requests import FetchFailed, Kind, parse_target
+from pipelines.web.transport import Transport
 from schemas.failures import Reason
 
 Ask = Callable[[str], bytes]
@@ -169,10 +176,8 @@ def test_all_addresses_of_a_host_share_the_time_to_connect(full_port: int, conne
 def test_a_later_address_is_tried_where_the_first_takes_no_connection(web, script, full_port: int) -> None:
     web.scripts["/plain"] = script(PLAIN)
     book = AddressBook(allow_hosts=[f"two.example:{web.port}"], lookup=lambda host, port: ["127.0.0.2", "127.0.0.1"])
-    answer: Answer = Transport(HttpConfig(), book).ask(
-        parse_target(f"http://two.example:{web.port}/plain"), {}, budget_s=20.0
-    )
-    assert answer.body == b"ok"
+    target = parse_target(f"http://two.example:{web.port}/plain")
+    assert Transport(HttpConfig(), book).ask(target, {}, budget_s=20.0).body == b"ok"
 
 
 def test_no_file_descriptors_left_is_about_the_machine(web, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,3 +185,53 @@ def test_no_file_descriptors_left_is_about_the_machine(web, monkeypatch: pytest.
     transport = Transport(HttpConfig(allow_hosts=(f"127.0.0.1:{web.port}",)))
     with pytest.raises(OSError, match="Too many open files"):
         transport.ask(parse_target(f"{web.url}/"), {}, budget_s=10.0)
+
+
+HOST = "pictures.example"
+
+
+@pytest.fixture
+def secure(tmp_path, monkeypatch):
+    """(port, certificate, names asked for) of a server that is `pictures.example`."""
+    if shutil.which("openssl") is None:
+        pytest.skip("makes its certificate with openssl")
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", f"/CN={HOST}"]
+    subprocess.run([*command, "-addext", f"subjectAltName=DNS:{HOST}"], check=True, capture_output=True)
+    names = []
+
+    class Handler(Quiet):
+        def answer(self) -> None:
+            names.append(("host", self.headers["Host"]))
+            self.send(200, b"ok")
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request, client_address) -> None:
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.sni_callback = lambda _, name, __: names.append(("tls", name))
+    server = Server(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with running(server):
+        yield server.server_address[1], certificate, names
+
+
+def test_names_and_certificate_are_of_the_true_host(secure, client_of) -> None:
+    port, certificate, names = secure
+    reach = {"allow_hosts": (f"127.0.0.1:{port}",), "ca_bundle": str(certificate), "attempts": 1}
+    client = client_of(connect_to=(f"{HOST}=127.0.0.1:{port}", f"other.example=127.0.0.1:{port}"), **reach)
+    assert client.body(client.get(f"https://{HOST}/a", source="s", kind=Kind.API)) == b"ok"
+    assert names == [("tls", HOST), ("host", HOST)]
+    with pytest.raises(FetchFailed, match=f"{Reason.CONNECTION_FAILED}.* certificate"):
+        client.get("https://other.example/a", source="s", kind=Kind.API)
+
+
+def test_an_unknown_authority_is_not_trusted(secure, client_of) -> None:
+    port, _, _ = secure
+    client = client_of(connect_to=(f"{HOST}=127.0.0.1:{port}",), allow_hosts=(f"127.0.0.1:{port}",), attempts=1)
+    with pytest.raises(FetchFailed, match="certificate"):
+        client.get(f"https://{HOST}/a", source="s", kind=Kind.API)

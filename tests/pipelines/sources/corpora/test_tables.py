@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from candidates import after_of, metadata_of, names, parted, sources_of, uris_of
 from corpus_files import flat as picture
+from corpus_files import tiff_of
 from PIL import Image
 
 from pipelines.embedded import read_picture
@@ -68,10 +69,8 @@ def test_obelics(tmp_path: Path) -> None:
     obelics(tmp_path, [PAGE, PAGE | {"texts": [None]}, PAGE | {"images": [None] * 4}])
     (draft,), failures, _ = read(tmp_path, "obelics", language="en")
     assert texts(draft) == ["Cut the boards.", "Sand them.", "Then rest.", "Glue them."]
-    assert uris_of(draft) == ("https://h.example/0.jpg", "https://h.example/1.jpg")
-    assert after_of(draft) == (0, 3)
-    assert draft.provenance.url == "https://h.example/page.html"
-    assert metadata_of(draft)[0] is not None and metadata_of(draft)[0].caption == "A shelf"
+    assert (uris_of(draft), after_of(draft)) == (("https://h.example/0.jpg", "https://h.example/1.jpg"), (0, 3))
+    assert (draft.provenance.url, metadata_of(draft)[0].caption) == ("https://h.example/page.html", "A shelf")
     assert (draft.links, draft.language, draft.id) == (None, "en", "obelics-train-00000-of-01439.parquet:0")
     assert failures == [
         "obelics-train-00000-of-01439.parquet:1 broken-record",
@@ -134,11 +133,9 @@ def test_rows_of_nemo_curator(tmp_path: Path) -> None:
     )
     (draft,), failures, root = read(tmp_path, "interleaved")
     assert (draft.id, texts(draft)) == ("doc-1", ["Cut the boards.", "Sand them.", "Glue them."])
-    assert after_of(draft) == (2, 2)
-    assert uris_of(draft) == ("part-0.parquet!/binary_content/2", "loose.png")
+    assert (uris_of(draft), after_of(draft)) == (("part-0.parquet!/binary_content/2", "loose.png"), (2, 2))
     assert bytes_of(draft, root) == [picture(1), picture(7)]
-    assert draft.provenance.url == "https://n.example/"
-    assert failures == ["doc-2 too-few-sentences"]
+    assert (draft.provenance.url, failures) == ("https://n.example/", ["doc-2 too-few-sentences"])
 
 
 def test_a_picture_that_was_not_got_costs_its_document_nothing_else(tmp_path: Path) -> None:
@@ -164,17 +161,14 @@ def test_a_picture_that_was_not_got_costs_its_document_nothing_else(tmp_path: Pa
 
 
 def test_ranges_of_bytes(tmp_path: Path) -> None:
-    pages = io.BytesIO()
-    Image.new("RGB", (20, 20), (10, 0, 0)).save(
-        pages, "TIFF", save_all=True, append_images=[Image.new("RGB", (20, 20), (20, 0, 0))]
-    )
-    whole = b"head" + picture(1) + picture(2) + pages.getvalue()
+    pages = tiff_of(10, 20)
+    whole = b"head" + picture(1) + picture(2) + pages
     (tmp_path / "blob.bin").write_bytes(whole)
     begin, size = 4 + len(picture(1)), len(picture(2))
     sources: list[dict[str, Any]] = [
         {"path": "blob.bin", "byte_offset": 4, "byte_size": len(picture(1))},
         {"path": "blob.bin", "member": None, "byte_offset": begin, "byte_size": size},
-        {"uri": "blob.bin", "offset": begin + size, "size": len(pages.getvalue()), "frame_index": 1},
+        {"uri": "blob.bin", "offset": begin + size, "size": len(pages), "frame_index": 1},
         {"path": "blob.bin", "byte_offset": len(whole) - 3, "byte_size": 10},
         {"path": "blob.bin", "byte_offset": 4, "byte_size": 0},
     ]
@@ -206,26 +200,18 @@ def test_rows_of_a_sample_that_lie_apart(tmp_path: Path) -> None:
     assert [(draft.id, texts(draft)) for draft in drafts] == [
         (sample, [f"Text 1 of {sample}.", f"Text 3 of {sample}."]) for sample in ("d", "e", "f")
     ]
-    assert [len(uris_of(draft)) for draft in drafts] == [2, 2, 2]
-    assert not failures
+    assert ([len(uris_of(draft)) for draft in drafts], failures) == ([2, 2, 2], [])
 
 
 def test_the_newer_form_of_a_source(tmp_path: Path) -> None:
-    pages = [Image.new("RGB", (20, 20), (shade, 0, 0)) for shade in (10, 20, 30)]
-    pages[0].save(tmp_path / "k.tiff", save_all=True, append_images=pages[1:])
+    (tmp_path / "k.tiff").write_bytes(tiff_of(10, 20, 30))
     file = pa.struct([("uri", pa.string()), ("offset", pa.int64()), ("size", pa.int64())])
     fields = [field for field in INTERLEAVED_SCHEMA if field.name not in ("source_ref", "binary_content")]
     schema = pa.schema(
         [*fields, ("source_ref", file), ("source_member", pa.string()), ("source_frame_index", pa.int32())]
     )
     row = {"sample_id": "d", "position": 0, "modality": "text", "text_content": "One."}
-    shown = {
-        "sample_id": "d",
-        "position": 1,
-        "modality": "image",
-        "source_ref": {"uri": "k.tiff"},
-        "source_frame_index": 2,
-    }
+    shown = row | {"position": 1, "modality": "image", "source_ref": {"uri": "k.tiff"}, "source_frame_index": 2}
     curated(tmp_path, [row, shown], schema)
     (draft,), _, root = read(tmp_path, "interleaved")
     with Image.open(io.BytesIO(bytes_of(draft, root)[0])) as found:
@@ -250,10 +236,9 @@ def test_pairs_of_hugging_face(form: str, tmp_path: Path) -> None:
     drafts, failures, root = read(tmp_path, "hf")
     assert [draft.provenance.record_id for draft in drafts] == [str(n) for n in range(100) if n not in (3, 4)]
     assert [draft.id.rpartition(":")[2] for draft in drafts] == [draft.provenance.record_id for draft in drafts]
-    assert {draft.split for draft in drafts} == {Split.TEST}
-    assert {draft.links for draft in drafts} == {(Link(0, 0),)}
-    for draft in drafts:
-        assert bytes_of(draft, root) == [picture(int(draft.provenance.record_id))]
+    assert {(draft.split, draft.links) for draft in drafts} == {(Split.TEST, (Link(0, 0),))}
+    pictures = [picture(int(draft.provenance.record_id)) for draft in drafts]
+    assert [bytes_of(draft, root) for draft in drafts] == [[each] for each in pictures]
     assert [failure.rpartition(" ")[2] for failure in failures] == ["too-few-images", "too-few-sentences"]
 
 
@@ -285,10 +270,10 @@ def test_pages_of_hugging_face(tmp_path: Path) -> None:
     linked = {"images": [[{"bytes": None, "path": "https://h.example/3.jpg"}]], "texts": [["One."]]}
     pq.write_table(pa.table(linked, schema=features.arrow_schema), tmp_path / "linked.parquet")
     drafts, failures, root = read(tmp_path, "hf", keep_splits=False)
-    assert [texts(draft) for draft in drafts] == [["One. Two.", "Three."], ["One.", "Two."], ["One."]]
-    assert [after_of(draft) for draft in drafts] == [(1,), (), ()]
-    assert bytes_of(drafts[0], root) == [picture(1)]
-    assert bytes_of(drafts[1], root) == [picture(2)]
+    assert [(texts(draft), after_of(draft)) for draft in drafts] == [
+        (["One. Two.", "Three."], (1,)), (["One.", "Two."], ()), (["One."], ())
+    ]  # fmt: skip
+    assert [bytes_of(draft, root) for draft in drafts[:2]] == [[picture(1)], [picture(2)]]
     assert uris_of(drafts[2]) == ("https://h.example/3.jpg",)
     assert (failures, {draft.split for draft in drafts}) == ([], {None})
 
@@ -310,22 +295,16 @@ def test_pictures_are_not_read_to_see_that_they_are_there(shape: str, tmp_path: 
     assert len(before[0]) == 9
     chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
     assert chunk.path_in_schema.endswith("bytes" if shape != "bytes" else "image")
-    data = bytearray(path.read_bytes())
-    data[chunk.data_page_offset : chunk.data_page_offset + chunk.total_compressed_size] = bytes(
-        chunk.total_compressed_size
-    )
-    path.write_bytes(data)
+    with path.open("r+b") as file:
+        file.seek(chunk.data_page_offset)
+        file.write(bytes(chunk.total_compressed_size))
     assert read(tmp_path, "hf") == before
 
 
 def test_rows_come_by_bytes(tmp_path: Path) -> None:
-    rows = [{"image": bytes([n]) * 3_000_000, "text": "a" * 10} for n in range(40)]
-    table = pa.table(
-        {
-            "image": pa.array([row["image"] for row in rows], pa.large_binary()),
-            "text": pa.array([row["text"] for row in rows], pa.large_string()),
-        }
-    )
+    images = [bytes([n]) * 3_000_000 for n in range(40)]
+    columns = {"image": pa.array(images, pa.large_binary()), "text": pa.array(["a" * 10] * 40, pa.large_string())}
+    table = pa.table(columns)
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=40, use_dictionary=False)
     with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
         writer.write_table(table)
@@ -334,18 +313,14 @@ def test_rows_come_by_bytes(tmp_path: Path) -> None:
         assert [first for first, _ in batches] == list(range(40))  # each is longer than is read at once
         (texts_alone,) = read_batches(str(tmp_path / name), ["text"])
         assert texts_alone[1].num_rows == 40
-        assert read_cell(str(tmp_path / name), "image", 39) == rows[39]["image"]
-        assert read_cell(str(tmp_path / name), "image", 2) == rows[2]["image"]
+        assert [read_cell(str(tmp_path / name), "image", row) for row in (39, 2)] == [images[39], images[2]]
 
 
 def test_columns_that_are_not_there_are_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    (tmp_path / "y.parquet").write_bytes(b"no table")
     for form in ("obelics", "interleaved", "hf"):
-        drafts, failures, _ = read(tmp_path, form)
-        assert (drafts, failures) == ([], ["x.parquet broken-record"])
-    (tmp_path / "x.parquet").write_bytes(b"no table")
-    for form in ("obelics", "interleaved", "hf"):
-        assert read(tmp_path, form)[:2] == ([], ["x.parquet broken-record"])  # type: ignore[arg-type]
+        assert read(tmp_path, form)[:2] == ([], ["x.parquet broken-record", "y.parquet broken-record"])
 
 
 LISTED = [("https://h.example/0.jpg", "A shelf, of oak."), ("https://h.example/1.jpg", "A vise.")]
@@ -423,8 +398,7 @@ def test_conversations(tmp_path: Path) -> None:
     turns = [{"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt", "value": "A vise."}]
     (tmp_path / "llava.json").write_text(json.dumps([{"id": "c-1", "image": "coco/1.png", "conversations": turns}]))
     (draft,), failures, _ = read(tmp_path, "tables")
-    assert (draft.id, texts(draft), uris_of(draft)) == ("c-1", ["A vise."], ("coco/1.png",))
-    assert failures == []
+    assert (draft.id, texts(draft), uris_of(draft), failures) == ("c-1", ["A vise."], ("coco/1.png",), [])
 
 
 @pytest.mark.parametrize("begin", ["", "data:image/png;base64,"])

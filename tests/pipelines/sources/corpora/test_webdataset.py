@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import webdataset
 from candidates import after_of, sources_of, uris_of
-from corpus_files import Read, write_tar
+from corpus_files import Read, tiff_of, write_tar
 from corpus_files import flat as picture
 from PIL import Image
 
@@ -35,13 +35,10 @@ def test_pairs(tmp_path: Path) -> None:
 
 
 def test_documents_of_several_pictures(tmp_path: Path) -> None:
-    pages = [Image.new("RGB", (30, 30), (shade, 0, 0)) for shade in (10, 20)]
-    buffer = io.BytesIO()
-    pages[0].save(buffer, "TIFF", save_all=True, append_images=pages[1:])
     mint = {"texts": ["One. Two.", None, None, "Three."], "images": [None, "page_0_image_1", "page_0_image_2", None]}
     ours = {"texts": [None, "One."], "images": ["0.png", None], "url": "https://h.example/"}
     with webdataset.TarWriter(str(tmp_path / "shard-0.tar")) as writer:
-        writer.write({"__key__": "pdf7", "tiff": buffer.getvalue(), "json": mint})
+        writer.write({"__key__": "pdf7", "tiff": tiff_of(10, 20), "json": mint})
         writer.write({"__key__": "page", "0.png": picture(9), "json": ours})
         writer.write({"__key__": "bad", "json": {"texts": ["One."], "images": []}})
     for form in ("webdataset", "interleaved"):

@@ -205,8 +205,7 @@ def test_captions_link_to_the_image_they_were_written_under() -> None:
     first, second, *_, last = (f"https://i.imgur.com/{number}.jpg" for number in range(4))
     assert uris_of(document) == (first, second, moving, last)
     assert document.sentences == tuple(map(Sentence, ("first", "under a video", "last")))
-    assert document.links == (Link(0, 1), Link(1, 2), Link(2, 3))
-    assert after_of(document) == (0, 0, 1, 2)
+    assert (document.links, after_of(document)) == ((Link(0, 1), Link(1, 2), Link(2, 3)), (0, 0, 1, 2))
     assert (document.id, document.dataset, document.language, document.split) == ("1abc", "diy", "en", None)
     assert document.provenance == Provenance("reddit", "1abc", "https://www.reddit.com/r/DIY/comments/1abc/")
     assert document.provenance.retrieved == "2026-11-22T00:00:00Z"
@@ -268,9 +267,9 @@ def test_a_gallery_of_reddit_s_is_asked_of_no_host() -> None:
     host = Host(b"")
     gallery = (AlbumEntry("https://i.redd.it/a.jpg", "One."), AlbumEntry("https://i.redd.it/b.jpg", "Two."))
     (document,) = fetch(host, of=replace(SUBMISSION, gallery=gallery))
-    assert isinstance(document, CandidateDocument) and host.asked == []
     assert uris_of(document) == ("https://i.redd.it/a.jpg", "https://i.redd.it/b.jpg")
-    assert document.links == (Link(0, 0), Link(1, 1)) and document.provenance.retrieved is None
+    assert (document.links, document.provenance.retrieved) == ((Link(0, 0), Link(1, 1)), None)
+    assert host.asked == []
 
 
 GONE = FetchFailed(Reason.NOT_FOUND, "status 404")
@@ -294,12 +293,11 @@ def test_a_single_picture_is_no_album(url: str, host: tuple[Any, ...], albums: P
 
 @pytest.mark.parametrize("address", ["http://[x/a.jpg", "//[x.jpg", "http://ex\u2100mple.com/x.jpg"])
 def test_a_malformed_address_is_left_for_the_images_stage(address: str) -> None:
-    page = f'<div class="post-image-container"><img src="{address}"></div>'
-    (document,) = fetch(Host(page.encode()))
-    assert uris_of(document) == (address,)
-    data = {"media": [{"url": address}]}
-    (document,) = fetch(Host(f"window.postDataJSON={json.dumps(data)}".encode()))
-    assert uris_of(document) == (address,)
+    container = f'<div class="post-image-container"><img src="{address}"></div>'
+    script = f"window.postDataJSON={json.dumps({'media': [{'url': address}]})}"
+    for page in (container, script):
+        (document,) = fetch(Host(page.encode()))
+        assert uris_of(document) == (address,)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from loopback import answering
@@ -17,57 +18,46 @@ from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
 
+JSON = {"Content-Type": "application/json"}
 KEYS = {"REDDIT_CLIENT_ID": "id", "REDDIT_CLIENT_SECRET": "secret"}
 
 
-class Reddit:
-    """`asked` has (path, query, User-Agent); `status` is what the listing answers."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, list[str]], str]] = []
-        self.token_status = self.status = 200
-        self.port = 0
-
-    def listing(self, query: dict[str, list[str]]) -> dict[str, Any]:
-        first = int(query.get("after", ["t3_0"])[0].removeprefix("t3_"))
-        last = min(first + min(100, int(query["limit"][0])), 150)
-        children = [{"kind": "t3", "data": self.post(number)} for number in range(first, last)]
-        return {"kind": "Listing", "data": {"children": children, "after": f"t3_{last}" if last < 150 else None}}
-
-    @staticmethod
-    def post(number: int) -> dict[str, Any]:
-        author = "[deleted]" if number == 1 else "maker"
-        post = {"id": str(number), "name": f"t3_{number}", "subreddit": "DIY", "score": number, "title": f"No {number}"}
-        post |= {"url": "http://imgur.com/a/x", "permalink": "/r/DIY/", "is_self": False, "created_utc": 1.5e9}
-        post |= {"removed_by_category": "moderator"} if number == 3 else {}
-        return post | {"author": author} | ({"score": None} if number == 2 else {})
+def post(number: int) -> dict[str, Any]:
+    given = {"id": str(number), "name": f"t3_{number}", "subreddit": "DIY", "title": f"No {number}", "is_self": False}
+    given |= {"url": "http://imgur.com/a/x", "permalink": "/r/DIY/", "created_utc": 1.5e9}
+    given |= {"author": "[deleted]" if number == 1 else "maker", "score": None if number == 2 else number}
+    return given | ({"removed_by_category": "moderator"} if number == 3 else {})
 
 
 @pytest.fixture
-def reddit() -> Iterator[Reddit]:
-    state = Reddit()
+def reddit() -> Iterator[SimpleNamespace]:
+    """150 posts; `asked` has (path, User-Agent), and `status` is what the listing answers."""
+    state = SimpleNamespace(asked=[], token_status=200, status=200)
 
     def answer(request: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
         parts = urlsplit(request.path)
-        state.asked.append((parts.path, parse_qs(parts.query), request.headers["User-Agent"]))
-        kind = {"Content-Type": "application/json"}
+        state.asked.append((parts.path, request.headers["User-Agent"]))
         if parts.path.endswith("/access_token"):
             token = {"access_token": "t", "token_type": "bearer", "expires_in": 3600, "scope": "*"}
-            return state.token_status, json.dumps(token).encode(), kind
-        listed = state.listing(parse_qs(parts.query)) if state.status == 200 else {}
-        return state.status, json.dumps(listed).encode(), kind
+            return state.token_status, json.dumps(token).encode(), JSON
+        query = dict(parse_qsl(parts.query))
+        first = int(query.get("after", "t3_0").removeprefix("t3_"))
+        last = min(first + min(100, int(query["limit"])), 150)
+        children = [{"kind": "t3", "data": post(number)} for number in range(first, last)]
+        data = {"children": children, "after": f"t3_{last}" if last < 150 else None}
+        return state.status, json.dumps({"kind": "Listing", "data": data}).encode(), JSON
 
     with answering(answer) as state.port:
         yield state
 
 
-def source_of(reddit: Reddit, **changes: Any) -> DiySource:
+def source_of(reddit: SimpleNamespace, **changes: Any) -> DiySource:
     base = f"http://127.0.0.1:{reddit.port}"
     return DiySource(reddit_url=base, oauth_url=base, **changes)
 
 
 def read(
-    reddit: Reddit, tmp_path: Path, *, now: float = 1000.0, keys: Mapping[str, str] = KEYS, **changes: Any
+    reddit: SimpleNamespace, tmp_path: Path, *, now: float = 1000.0, keys: Mapping[str, str] = KEYS, **changes: Any
 ) -> list[Any]:
     address = f"127.0.0.1:{reddit.port}"
     http = HttpConfig(allow_hosts=(address,), listing_max_age_s=60.0, user_agent="tester/1.0", contact="a@b.example")
@@ -75,19 +65,16 @@ def read(
     return list(read_listing(source_of(reddit, **changes), keys, http=http, raw=raw, clock=lambda: now))
 
 
-def test_a_listing_is_read_over_its_pages(reddit: Reddit, tmp_path: Path) -> None:
+def test_a_listing_is_read_over_its_pages(reddit: SimpleNamespace, tmp_path: Path) -> None:
     found = read(reddit, tmp_path, limit=120, listing="new")
     assert [o.record_id if isinstance(o, Failure) else o.id for o in found] == [str(number) for number in range(120)]
     assert isinstance(found[0], Submission) and found[0].page_url == "https://www.reddit.com/r/DIY/"
-    assert found[1].author == "[deleted]"
-    assert found[2].reason == "missing-field"
-    assert found[3].removal and found[4].captured == 1000.0
-    listings = [path for path, _, _ in reddit.asked if path.endswith("/new")]
-    assert len(listings) == 2
-    assert all("tester/1.0 (+a@b.example)" in agent for _, _, agent in reddit.asked)
+    assert (found[1].author, found[2].reason, found[4].captured) == ("[deleted]", "missing-field", 1000.0)
+    assert found[3].removal and [path for path, _ in reddit.asked].count("/r/DIY/new") == 2
+    assert all("tester/1.0 (+a@b.example)" in agent for _, agent in reddit.asked)
 
 
-def test_a_young_capture_is_used_again(reddit: Reddit, tmp_path: Path) -> None:
+def test_a_young_capture_is_used_again(reddit: SimpleNamespace, tmp_path: Path) -> None:
     first = read(reddit, tmp_path, limit=5)
     asked = len(reddit.asked)
     assert read(reddit, tmp_path, limit=5, now=1060.0, keys={}) == first
@@ -98,7 +85,7 @@ def test_a_young_capture_is_used_again(reddit: Reddit, tmp_path: Path) -> None:
     assert len(list((tmp_path / "raw" / "reddit" / "listings").iterdir())) == 2
 
 
-def test_without_keys_nothing_is_asked(reddit: Reddit, tmp_path: Path) -> None:
+def test_without_keys_nothing_is_asked(reddit: SimpleNamespace, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="REDDIT_CLIENT_ID"):
         read(reddit, tmp_path, keys={})
     assert reddit.asked == []
@@ -113,7 +100,7 @@ def test_without_keys_nothing_is_asked(reddit: Reddit, tmp_path: Path) -> None:
     ],
 )
 def test_refusals_are_one_clear_line(
-    reddit: Reddit, tmp_path: Path, *, token_status: int, status: int, error: type[Exception], message: str
+    reddit: SimpleNamespace, tmp_path: Path, *, token_status: int, status: int, error: type[Exception], message: str
 ) -> None:
     reddit.token_status, reddit.status = token_status, status
     with pytest.raises(error, match=message) as caught:
@@ -121,7 +108,7 @@ def test_refusals_are_one_clear_line(
     assert "r/DIY" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_praw_obeys_the_address_checks(reddit: Reddit, tmp_path: Path) -> None:
+def test_praw_obeys_the_address_checks(reddit: SimpleNamespace, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="not public"):
         list(read_listing(source_of(reddit), KEYS, http=HttpConfig(), raw=Folder(str(tmp_path))))
     assert reddit.asked == []

@@ -182,8 +182,7 @@ def test_hostile_metadata_are_rows(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_markup(markup: str, expected: list[str] | None) -> None:
-    found = strip_markup(markup)
-    assert expected is None or list(found.texts) == expected
+    assert expected is None or list(strip_markup(markup).texts) == expected
 
 
 @pytest.mark.parametrize(
