@@ -1,21 +1,15 @@
-"""What a person reads of a version: reasons with an example each, rows of failures, failures by host, rights."""
+"""What a person reads of a version: reasons with an example each, rows of failures, failures by host."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from orchestration.cli import app
 from pipelines.card.show import (
-    MOST,
-    OTHERS,
-    commonest,
     commonest_messages,
     explain_failures,
     failure_rows,
@@ -160,12 +154,3 @@ def test_failures_are_counted_by_host_and_reason() -> None:
         "slow.test",
     ]
     assert host_lines({}) == []
-
-
-@given(st.dictionaries(st.text(max_size=3), st.integers(1, 9), max_size=200), st.integers(0, 9))
-def test_the_commonest_statements_are_kept(numbers: dict[str, int], others: int) -> None:
-    numbers.pop(OTHERS, None)
-    order = sorted(numbers, key=lambda name: (-numbers[name], name))
-    rest = sum(numbers[name] for name in order[MOST:]) + others
-    expected = {name: numbers[name] for name in order[:MOST]} | ({OTHERS: rest} if rest else {})
-    assert commonest(Counter(numbers | {OTHERS: others}), MOST) == expected
