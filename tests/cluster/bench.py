@@ -14,8 +14,7 @@ from typing import Any
 import mlflow
 import torch
 from cluster.local.cluster import Cluster
-from cluster.local.deployment import WEB
-from cluster.local.settings import web_of
+from cluster.local.deployment import WEB, web_of
 
 from schemas.lake import Lake
 from schemas.manifest import Manifest
@@ -58,6 +57,12 @@ class Bench:
         """Return the command that trains on two nodes."""
         recipe = ["--recipe", "tiny", *TWO_BATCHES, "--workers", "2", "--no-report", "--json"]
         return ["train", "--dataset", f"diy@{version}", "--lake", lake, *recipe, *settings]
+
+    @property
+    def registry(self) -> mlflow.MlflowClient:
+        """Return a client of the cluster's registry, whichever one this process named last."""
+        uri = self.cluster.environment["MLFLOW_TRACKING_URI"]
+        return mlflow.MlflowClient(uri, registry_uri=uri)
 
     def weights(self, model: str) -> Mapping[str, torch.Tensor]:
         """Return the weights of a model of the cluster's registry."""
@@ -107,6 +112,8 @@ class Trained:
     weights: Mapping[str, torch.Tensor]
 
 
+WEIGHTS_DIFFER = 1e-4
+Found = Callable[[str], None]  # takes what a test found
 TWO_BATCHES = ("--set", "training.batches_per_step=2")  # one for each worker
 References = Callable[..., Trained]  # what one local process trains with some settings
 

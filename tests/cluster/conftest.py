@@ -34,8 +34,8 @@ from bench import (
     weights_of,
 )
 from cluster.local.cluster import Cluster, running
+from cluster.local.deployment import SPLITS
 from cluster.local.programs import BEAM_JAVA, FLINK, SPARK, VERSITYGW, Engine
-from cluster.local.settings import SPLITS
 
 from orchestration.demo.recorded_web import scraping
 from schemas.errors import UsageError

@@ -1,23 +1,37 @@
-"""The main job by its commands: build, train on two Ray nodes, evaluate, promote, link; as on one machine."""
+"""The main job, by commands and by Dagster: build, train on Ray, evaluate, promote, link; as on one machine."""
 
 import json
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import mlflow
+import obstore
 import pyarrow.parquet as pq
 import pytest
-from bench import LAKE, Bench, Local, References, Trained, largest_difference, summary_of
+from bench import (
+    COMMAND_TIMEOUT_S,
+    LAKE,
+    WEIGHTS_DIFFER,
+    Bench,
+    Found,
+    Local,
+    References,
+    Trained,
+    largest_difference,
+    summary_of,
+)
+from cluster.local.deployment import DAGSTER
+from dagster import DagsterRunStatus
+from dagster_graphql import DagsterGraphQLClient
 from servers import beam_services
 
-from schemas.lake import Folder, Lake
+from schemas.lake import LATEST, MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest, verify
 from schemas.versions import fingerprint
 
 MEASURES = ("auc", "precision_at_1", "precision_at_5")
-WEIGHTS_DIFFER = 1e-4
-Found = Callable[[str], None]
 
 
 def digest_of(manifest: Manifest) -> str:
@@ -104,9 +118,7 @@ def test_promote_verify_and_link(bench: Bench, trained: dict[str, Any], found: F
     verify = ["verify", f"{trained['model']}@champion", "--trust", str(public), "--deep", "--json"]
     verdicts = [bench.run(*verify, on=name) for name in ("ray-head", "database")]
     assert verdicts[0] == verdicts[1] and verdicts[0]["findings"][-1].endswith("to the last bit")
-    uri = bench.cluster.environment["MLFLOW_TRACKING_URI"]
-    client = mlflow.MlflowClient(uri, registry_uri=uri)
-    champion = client.get_model_version_by_alias(trained["model"], "champion")
+    champion = bench.registry.get_model_version_by_alias(trained["model"], "champion")
     assert str(champion.version) == trained["version"]
     where = ["--dataset", f"diy@{trained['dataset_version']}", "--lake", LAKE]
     output = {workers: f"s3://lake/links-{workers}" for workers in ("1", "2")}
@@ -118,3 +130,60 @@ def test_promote_verify_and_link(bench: Bench, trained: dict[str, Any], found: F
     assert links and links == {name: one[name] for name in links}
     rows = sum(pq.read_metadata(Folder(output["2"]).open(name)).num_rows for name in links)
     found(f"two machines verify the champion with one verdict; {rows} rows of links, with two nodes the bytes of one")
+
+
+WRITERS = 8
+
+
+def conditions_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list that the condition of every put goes into, refused ones too."""
+    conditions: list[str] = []
+    put = obstore.put
+
+    def noted(*arguments: Any, mode: Any) -> object:
+        conditions.append("IfNoneMatch" if mode == "create" else "IfMatch")
+        return put(*arguments, mode=mode)
+
+    monkeypatch.setattr(obstore, "put", noted)
+    return conditions
+
+
+def test_writers_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch, found: Found) -> None:
+    """`latest` written by eight at once: `If-None-Match` for the first, `If-Match` for the others."""
+    lake = Lake.at("s3://lake/conditional")
+    conditions = conditions_of(monkeypatch)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(lambda number: lake.point_latest("diy", f"v{number}"), range(WRITERS)))
+    assert lake.latest("diy") in {f"v{number}" for number in range(WRITERS)}
+    written = len(conditions)
+    assert conditions.count("IfMatch") >= WRITERS - 1 and conditions.count("IfNoneMatch") >= 1
+    assert written >= WRITERS  # refused ones are made again from what is there
+    lake.point_latest("diy", lake.latest("diy") or "")
+    assert len(conditions) == written  # what is there already is not written again
+    names = Folder("s3://lake/conditional").files()
+    assert list(names) == [f"datasets/diy/{LATEST}"]  # no lock file, no folder's marker
+    found(f"{WRITERS} writers, {written - WRITERS} requests refused and made again")
+
+
+EVERY_ASSET = "__ASSET_JOB"  # what the page's *Materialize all* launches
+ENDS = {DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED}
+POLL_S = 2.0
+
+
+@pytest.mark.filterwarnings("ignore:Using variable_values:DeprecationWarning")  # dagster-graphql's own use of gql
+def test_everything(bench: Bench, local: Local, found: Found) -> None:
+    """All assets on the cluster: build by `{engine}`, two objectives on two Ray nodes, gate, links."""
+    page = DagsterGraphQLClient(bench.cluster.plan.machines["dagster"].address, port_number=DAGSTER)
+    run = page.submit_job_execution(EVERY_ASSET, tags={"dagster/partition": "diy"})
+    deadline = time.monotonic() + 2 * COMMAND_TIMEOUT_S
+    while (status := page.get_run_status(run)) not in ENDS:
+        assert time.monotonic() < deadline
+        time.sleep(POLL_S)
+    assert status is DagsterRunStatus.SUCCESS
+    lake = Lake.at(bench.cluster.environment["MULTILINK_LAKE"])
+    manifest = read_manifest(lake, "diy")[0]
+    assert manifest.to_json() == local.manifest.to_json()
+    model = "multilink-diy-cross-document"
+    champion = bench.registry.get_model_version_by_alias(model, "champion")
+    assert lake.links("diy", manifest.version, model, str(champion.version)).exists(MANIFEST)
+    found(f"the manifest of the local build; champion {model}, version {champion.version}; its links in the lake")

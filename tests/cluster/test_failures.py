@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import mlflow
 import pyarrow.parquet as pq
 import pytest
 from bench import (
     COMMAND_TIMEOUT_S,
     LAKE,
     ROOT,
+    WEIGHTS_DIFFER,
     Bench,
+    Found,
     Local,
     Trained,
     largest_difference,
@@ -37,7 +38,6 @@ from schemas.lake import Folder, Lake
 from schemas.manifest import read_manifest
 from training.mlflow.tracked_training import TASKS
 
-Found = Callable[[str], None]
 AWAY_S = 60.0
 ANSWERS = 400  # of the recorded web, after which a build is in the middle
 ATTEMPTS = 2  # at a picture that is not to be had
@@ -45,7 +45,6 @@ KILLS = int(os.environ.get("KILLS", "1"))  # of TaskManagers, in all
 KILLS_OF_A_BUILD = 5  # Flink restarts a run ten times within half an hour; a kill may cost two
 LOOK_S = 0.2
 EPOCHS = 3  # after which a training is in the middle
-WEIGHTS_DIFFER = 1e-4
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +129,7 @@ def test_task_manager_killed(bench: Bench, local: Local, found: Found, kills: in
 
 def trained_through(bench: Bench, built: dict[str, Any], reference: Trained, break_: Callable[[], None]) -> str:
     """Train, break something after some epochs, and compare the weights with the reference; return what to tell."""
-    runs, client = Folder(f"{LAKE}/runs"), mlflow.MlflowClient(bench.cluster.environment["MLFLOW_TRACKING_URI"])
+    runs, client = Folder(f"{LAKE}/runs"), bench.registry
     earlier = {*runs.names(), TASKS}
 
     def is_under_way() -> bool:

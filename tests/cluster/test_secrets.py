@@ -1,14 +1,10 @@
 """No credential is in what a cluster leaves behind: logs, the lake, the registry's tags and parameters, pages."""
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import mlflow
-from bench import Bench
-
-Found = Callable[[str], None]
+from bench import Bench, Found
 
 
 def test_no_credential_is_written(bench: Bench, trained: dict[str, Any], found: Found) -> None:
@@ -25,8 +21,7 @@ def test_no_credential_is_written(bench: Bench, trained: dict[str, Any], found: 
             data = path.read_bytes()
             assert not [name for name, value in secrets.items() if value in data], path
             searched += 1
-    uri = bench.cluster.environment["MLFLOW_TRACKING_URI"]
-    client = mlflow.MlflowClient(uri, registry_uri=uri)  # else the registry that this process named last
+    client = bench.registry
     version = client.get_model_version(trained["model"], trained["version"])
     run = client.get_run(version.run_id)
     told = repr((dict(version.tags), run.data.tags, run.data.params, version.source)).encode()

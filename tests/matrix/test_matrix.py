@@ -66,14 +66,6 @@ AND_TRIED = [
 ]
 
 
-def test_every_two_values_meet() -> None:
-    values = [[getattr(case, name) for name in FACTORS] for case in CASES]
-    for first, of_first in enumerate(FACTORS.values()):
-        for second, of_second in list(enumerate(FACTORS.values()))[first + 1 :]:
-            met = {(row[first], row[second]) for row in values}
-            assert met == {(one, other) for one in of_first for other in of_second}
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """The commands of one combination."""

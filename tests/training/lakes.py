@@ -6,7 +6,7 @@ so that a model that is never shown a link can find it. Sentences name their top
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -19,11 +19,11 @@ import torch
 from schemas.document_rows import to_row
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split, document_schema, image_schema
 from schemas.features import NAMES_ENCODER, FeatureColumn, FeatureKind
-from schemas.lake import Lake
+from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, read_manifest
 from schemas.tables import FEATURE_PREFIX, check_schema, to_table
 from training.config import LoopConfig, Select, TrainConfig
-from training.data.documents import DocumentSet
+from training.data.documents import DocumentSet, GivenDocument
 from training.data.loading import identify, load_training_data
 from training.data.split import TrainingSplit
 from training.metrics.scores import EVALUATION_SCHEMA, Score
@@ -230,6 +230,53 @@ def whole(split: TrainingSplit) -> DocumentSet:
     return split.documents(np.arange(len(split.index)))
 
 
+def given_documents(documents: DocumentSet) -> Iterator[GivenDocument]:
+    """Yield documents of a data set as a user has them: texts, and the vectors of both sides."""
+    for number, (rows, places) in enumerate(zip(documents.sentences, documents.images, strict=True)):
+        yield GivenDocument(
+            id=documents.ids[number],
+            texts=documents.texts[rows],
+            image_vectors=documents.image_bank[documents.image_rows[places]],
+            sentence_vectors=documents.sentence_vectors[rows],
+        )
+
+
+def rewrite_parts(lake: Lake, below: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change the tables below a path of the version, and list them in its manifest as if they had been built so."""
+    manifest, folder = read_manifest(lake, "synthetic")
+    entries = []
+    for entry in manifest.files:
+        if entry.path.startswith(below):
+            table, buffer = change(pq.read_table(folder.open(entry.path))), io.BytesIO()
+            pq.write_table(table, buffer)
+            entries.append(_listed(folder, entry.path, buffer.getvalue(), table.num_rows))
+        else:
+            entries.append(entry)
+    folder.write(MANIFEST, replace(manifest, files=tuple(entries)).to_json().encode())
+
+
+def _listed(folder: Folder, path: str, data: bytes, rows: int) -> FileEntry:
+    folder.write(path, data)
+    return FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=rows)
+
+
+def weights_of(model: LinkModel) -> dict[str, object]:
+    """Return the weights of a model by their names, as lists, which compare as a whole."""
+    return {name: value.tolist() for name, value in model.state_dict().items()}
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of all files below a folder, by their paths in it."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def flip_a_byte(path: Path, at: int | None = None) -> None:
+    """Change the lowest bit of a byte of a file, by default of the middle one; twice leaves the file as it was."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    path.write_bytes(bytes(data))
+
+
 class _Writer:
     def __init__(
         self,
@@ -282,10 +329,7 @@ class _Writer:
     def _write(self, path: str, table: pa.Table) -> None:
         buffer = io.BytesIO()
         pq.write_table(table, buffer)
-        data = buffer.getvalue()
-        self.folder.write(path, data)
-        digest = hashlib.sha256(data).hexdigest()
-        self.files.append(FileEntry(path=path, bytes=len(data), sha256=digest, rows=table.num_rows))
+        self.files.append(_listed(self.folder, path, buffer.getvalue(), table.num_rows))
 
 
 def _to_latent(world: World) -> tuple[np.ndarray, np.ndarray]:
@@ -303,7 +347,7 @@ def _image_row(key: str, vector: np.ndarray, *, is_rich: bool) -> dict[str, obje
     if not is_rich:
         return row
     regions = [
-        {"box": [0.0, 0.0, 1.0, 1.0], "label": f"thing{number}", "score": 1 / (1 + number), "vector": list(shifted)}
+        {"box": [0.0, 0.0, 1.0, 1.0], "label": f"red thing{number}", "score": 1 / (1 + number), "vector": list(shifted)}
         for number, shifted in enumerate(np.roll(vector, shift).astype(np.float16) for shift in range(REGIONS_EACH))
     ]
     return row | {f"regions.{DETECTOR}": regions, "jpeg": jpeg(int(key[:8], 16))}

@@ -9,10 +9,9 @@ from schemas.configs import resolve, restore
 from schemas.errors import ConfigError, UsageError
 from schemas.overrides import flatten, override
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
-from training.objectives.ranking import CrossDocument, IntraDocument, Negatives
+from training.objectives.ranking import CrossDocument, Negatives
 from training.recipes import RECIPES, recipe
-from training.similarity.similarity import Combine, Tk
-from training.towers.fine_tuned import FineTunedSettings
+from training.similarity.similarity import Tk
 from training.towers.recurrence import GruSettings
 from training.towers.transformer import TransformerSettings
 from training.towers.vectors import SentenceSettings
@@ -86,20 +85,28 @@ def test_a_setting_goes_to_every_term_that_has_it_or_to_one() -> None:
     assert restore(TrainConfig, resolve(config)) == config
 
 
-def test_a_setting_of_another_objective_is_refused_in_python_and_in_files() -> None:
+def test_a_setting_of_another_objective_is_refused_in_python() -> None:
     with pytest.raises(ConfigError, match=r"objective\.similarity = .* objective 'hal' has no such setting"):
         objective("hal", similarity="tk")
     with pytest.raises(ConfigError, match="these are the settings of 'gru'"):
         GruSettings(name="transformer")
-    values = resolve(TrainConfig())
-    assert restore(TrainConfig, values) == TrainConfig()
-    text: dict[str, object] = {**values["text"], "heads": 3}  # type: ignore[dict-item]
-    with pytest.raises(ConfigError, match=r"unknown key 'text\.heads'"):
-        restore(TrainConfig, {**values, "text": text})
-    with pytest.raises(ConfigError, match=r"unknown key 'objective\.alpha'"):
-        restore(TrainConfig, {**values, "objective": [{"name": "cross-document", "alpha": 3}]})
-    with pytest.raises(ConfigError, match=r"text\.name = None: expected one of bilstm-attention, gru"):
-        restore(TrainConfig, {"text": {"dropout": 0.1}})
+
+
+VALUES = resolve(TrainConfig())
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"text": {**VALUES["text"], "heads": 3}}, r"unknown key 'text\.heads'"),
+        ({"objective": [{"name": "cross-document", "alpha": 3}]}, r"unknown key 'objective\.alpha'"),
+        ({"text": {"dropout": 0.1}}, r"text\.name = None: expected one of bilstm-attention, gru"),
+    ],
+)
+def test_a_configuration_of_a_file_has_the_settings_of_its_parts_alone(changed: dict[str, object], words: str) -> None:
+    assert restore(TrainConfig, VALUES) == TrainConfig()
+    with pytest.raises(ConfigError, match=words):
+        restore(TrainConfig, VALUES | changed)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -131,17 +138,6 @@ def test_plain_names_are_members_and_parts_in_a_configuration() -> None:
     assert TrainConfig(text="sentence", objective="cross").text == SentenceSettings()  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"objective\.similarity\.name = 'best': expected one of ap, dc, tk"):
         objective("cross", similarity="best")
-
-
-def test_recipes_have_the_papers_settings() -> None:
-    cross, intra, dropout = recipe("li-2022").objective
-    assert isinstance(cross, CrossDocument) and isinstance(intra, IntraDocument)
-    assert cross.similarity == dropout.similarity == Tk(combine=Combine.MEAN)  # type: ignore[attr-defined]
-    assert intra.combine is Combine.MEAN
-    fine_tuned = recipe("alikhani-2022-fine-tuned")
-    assert isinstance(fine_tuned.image, FineTunedSettings)
-    assert (fine_tuned.image.cnn, fine_tuned.image.batch_norm) == ("resnet50", True)
-    assert fine_tuned.objective == recipe("alikhani-2022").objective
 
 
 def test_words_of_a_model_to_start_from_are_not_random() -> None:

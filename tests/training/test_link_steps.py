@@ -1,7 +1,6 @@
 """Steps at link time against loops; every caller of a model has the same numbers; without a step nothing changes."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,17 +18,18 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.config import TrainConfig
-from training.data.documents import DocumentSet, GivenDocument
+from training.data.documents import DocumentSet
 from training.data.loading import load_training_data, read_for_model
+from training.data.ragged import unit_rows
 from training.evaluation.judge import judge_model
 from training.link_steps import LinkSteps, half_sinkhorn
 from training.linking.links import Linker
 from training.loop import link_steps
 from training.loop.link_steps import NAMES_WEIGHTS, settle_steps
-from training.mlflow.loading import open_model
 from training.mlflow.registering import model_card
 from training.mlflow.serving import make_app
 from training.model import LinkModel
+from training.promotions.loaded import LoadedModel
 from training.promotions.record import ModelVersion
 from training.recipes import recipe
 from training.settings import LinkSettings, LinkStep
@@ -44,12 +44,6 @@ CONFIG = override(
 EVERY_STEP = LinkSettings(steps=tuple(LinkStep), bank=20, neighbours=5)
 
 
-def unit(rng: np.random.Generator, count: int) -> np.ndarray:
-    rows = rng.normal(size=(count, 6)).astype(np.float32)
-    found: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return found
-
-
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lakes.write_lake(tmp_path_factory.mktemp("lake"), lakes.splits(train=20, val=20, test=20), is_named=True)
@@ -59,9 +53,22 @@ def model_of(lake: Lake, config: TrainConfig, folder: Path) -> LinkModel:
     return LinkModel.load(lakes.learn(config, lake, folder))
 
 
+@pytest.fixture(scope="module")
+def solved(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model that a solver has made."""
+    return lakes.learn(CONFIG, lake, tmp_path_factory.mktemp("solved"))
+
+
+@pytest.fixture
+def model(solved: Path) -> LinkModel:
+    return LinkModel.load(solved)
+
+
 def test_csls_and_class_names_by_hand() -> None:
     rng = np.random.default_rng(0)
-    texts, images, text_bank, image_bank = (unit(rng, count) for count in (4, 3, 9, 7))
+    texts, images, text_bank, image_bank = (
+        unit_rows(rng.normal(size=(count, 6)), np.float32) for count in (4, 3, 9, 7)
+    )
     steps = LinkSteps(replace(EVERY_STEP, steps=(LinkStep.CSLS, LinkStep.CLASS_NAMES)), 6)
     named, named_bank = (rng.normal(size=size).astype(np.float32) for size in ((4, 3), (9, 7)))
     assert steps.similarities(texts, images, named) == pytest.approx(texts @ images.T)  # weights are 0
@@ -96,16 +103,6 @@ def test_half_sinkhorn_keeps_equal_pairs_as_they_are(n: int, m: int) -> None:
     assert half_sinkhorn(np.zeros((n, m))) == pytest.approx(np.zeros((n, m)), abs=1e-9)
 
 
-def given(documents: DocumentSet) -> Iterator[GivenDocument]:
-    for number, (rows, places) in enumerate(zip(documents.sentences, documents.images, strict=True)):
-        yield GivenDocument(
-            id=documents.ids[number],
-            texts=documents.texts[rows],
-            image_vectors=documents.image_bank[documents.image_rows[places]],
-            sentence_vectors=documents.sentence_vectors[rows],
-        )
-
-
 def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
     """Evaluation, links of a data set, of a file, over HTTP and as MLflow calls, relinked documents and pages."""
     model = model_of(lake, override(CONFIG, ["link.names=0.4"]), tmp_path)
@@ -123,20 +120,18 @@ def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
                 "image_vectors": np.asarray(each.image_vectors, float).tolist(),
                 "sentence_vectors": np.asarray(each.sentence_vectors, float).tolist(),
             }
-            for each in given(documents)
+            for each in lakes.given_documents(documents)
         ]
         served = json.loads(client.post("/invocations", json={"dataframe_records": records}).text)["predictions"]
     callers = {
         "evaluate": list(judge_model(model, lake, "synthetic").evaluation.matrices),
         "shards": [each.similarities() for each in vectors],
         "model": model.similarities(documents),
-        "link a version": [found_of(each) for each in linker.link_set(documents)],
-        "link a file": [found_of(each) for each in linker.link_given(given(documents))],
+        "link a version": [each.similarities for each in linker.link_set(documents)],
+        "link a file": [each.similarities for each in linker.link_given(lakes.given_documents(documents))],
         "serve": [np.array(each["similarities"]) for each in served],
     }
-    written = {
-        name: [found[key] for key in documents.ids] for name, found in links_written(model, lake, tmp_path).items()
-    }
+    written = {name: [found[key] for key in documents.ids] for name, found in links_written(model, lake).items()}
     for number, (rows, places) in enumerate(zip(documents.sentences, documents.images, strict=True)):
         own = by_hand(model, documents, np.arange(rows.start, rows.stop), documents.image_rows[places])
         for name, matrices in callers.items():
@@ -150,20 +145,16 @@ def test_every_caller_has_the_same_numbers(lake: Lake, tmp_path: Path) -> None:
         assert np.abs(plain - own).max() > 0.01
 
 
-def links_written(model: LinkModel, lake: Lake, folder: Path) -> dict[str, dict[str, dict[tuple[int, int], float]]]:
+def links_written(model: LinkModel, lake: Lake) -> dict[str, dict[str, dict[tuple[int, int], float]]]:
     """Return what `relink` writes into documents, and what the pages show of the same links, by document."""
-    (folder / "saved").mkdir()
-    model.save(folder / "saved")
-    output = lake.links("synthetic", "v1", "saved", "1")
-    run_link_version(
-        open_model(str(folder / "saved"), None), lake, "synthetic", output.uri, splits=["test"], with_documents=True,
-        say=print,
-    )  # fmt: skip
-    relinked: dict[str, dict[tuple[int, int], float]] = {}
-    for path in output.files():
-        if path.startswith("relinked/"):
-            for row in pq.read_table(output.open(path)).to_pylist():
-                relinked[row["id"]] = {(x["sentence"], x["image"]): x["similarity"] for x in row["predicted_links"]}
+    output, loaded = lake.links("synthetic", "v1", "saved", "1"), LoadedModel(model=model, uri="models:/saved/1")
+    run_link_version(loaded, lake, "synthetic", output.uri, splits=["test"], with_documents=True, say=print)
+    relinked = {
+        row["id"]: {(link["sentence"], link["image"]): link["similarity"] for link in row["predicted_links"]}
+        for path in output.files()
+        if path.startswith("relinked/")
+        for row in pq.read_table(output.open(path)).to_pylist()
+    }
     manifest, version = read_manifest(lake, "synthetic")
     (links,) = link_sets(lake, manifest)
     rows = range(outcomes(links).num_rows)
@@ -172,10 +163,6 @@ def links_written(model: LinkModel, lake: Lake, folder: Path) -> dict[str, dict[
         for each in linked_documents(links, manifest, version, rows)
     }
     return {"relink": relinked, "pages": shown}
-
-
-def found_of(each: object) -> np.ndarray:
-    return each.similarities
 
 
 def by_hand(model: LinkModel, documents: DocumentSet, rows: np.ndarray, shown: np.ndarray) -> np.ndarray:
@@ -195,8 +182,7 @@ def by_hand(model: LinkModel, documents: DocumentSet, rows: np.ndarray, shown: n
     return half_sinkhorn(scores)
 
 
-def test_search_and_relations_go_by_plain_vectors(lake: Lake, tmp_path: Path) -> None:
-    model = model_of(lake, CONFIG, tmp_path)
+def test_search_and_relations_go_by_plain_vectors(lake: Lake, model: LinkModel) -> None:
     _, [first, *_] = embed_split(model, *read_manifest(lake, "synthetic"), Split.TEST)
     assert np.linalg.norm(first.texts, axis=1) == pytest.approx(np.ones(len(first.texts)), abs=1e-5)
     assert first.texts.shape[1] == first.images.shape[1] == 8
@@ -249,8 +235,7 @@ def is_multiple(value: float, weight: float, model: LinkModel, data: object) -> 
     return float(other.steps.weights[1]) == pytest.approx(value)
 
 
-def test_without_validation_documents_class_names_count_a_little(lake: Lake, tmp_path: Path) -> None:
-    model = model_of(lake, CONFIG, tmp_path)
+def test_without_validation_documents_class_names_count_a_little(lake: Lake, model: LinkModel) -> None:
     data = replace(load_training_data(lake, "synthetic", CONFIG.reading), validation=None)
     settle_steps(model, data)
     assert model.steps.weights[0] == 1.0
@@ -276,9 +261,9 @@ def test_a_bank_has_a_limit() -> None:
 
 
 def test_weights_are_ranked_by_as_many_documents_as_memory_holds(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, model: LinkModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, read = model_of(lake, CONFIG, tmp_path), []
+    read: list[int] = []
     data = load_training_data(lake, "synthetic", CONFIG.reading)
     n, m = data.validation.index.sentences.counts[:3].sum(), data.validation.index.images.counts[:3].sum()
     monkeypatch.setattr(link_steps, "PAIRS_AT_ONCE", int(n * m))
@@ -313,8 +298,7 @@ def test_a_model_without_steps_has_no_bank(lake: Lake, tmp_path: Path) -> None:
     assert not [name for name in model.state_dict() if name.startswith("steps.")]
 
 
-def test_a_run_starts_from_a_model_with_a_bank(lake: Lake, tmp_path: Path) -> None:
-    model_of(lake, CONFIG, tmp_path / "first")
-    start = f"training.start_from={tmp_path / 'first' / 'model'}"
-    model = model_of(lake, override(CONFIG, ["objective.name=cross-document", start]), tmp_path / "next")
+def test_a_run_starts_from_a_model_with_a_bank(lake: Lake, solved: Path, tmp_path: Path) -> None:
+    settings = ["objective.name=cross-document", f"training.start_from={solved}"]
+    model = model_of(lake, override(CONFIG, settings), tmp_path)
     assert model.steps.counts.tolist() == [30, 30]

@@ -1,3 +1,8 @@
+"""A model of any towers: what it reads, saves and answers; a folder that was changed is refused in one line."""
+
+import json
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -5,7 +10,7 @@ import lakes
 import numpy as np
 import pytest
 import torch
-from configurations import dotted_keys
+from configurations import shrunk
 
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.overrides import override
@@ -13,16 +18,16 @@ from training.config import TrainConfig
 from training.data.documents import GivenDocument, RegionBank
 from training.data.loading import DatasetIdentity
 from training.data.ragged import Ragged
-from training.model import LinkModel, ModelCard, seal
+from training.linking.links import Linker
+from training.linking.rows import answers, documents_of, example
+from training.model import SUMS, LinkModel, ModelCard, check_files, folder_digest, seal
 from training.text.vocabulary import Vocabulary
 from training.towers.inputs import TextInput
 from training.towers.region_concept import RegionConceptSettings
-from training.towers.transformer import TransformerTower
 from training.towers.vectors import LinearBnSettings, LinearSettings, SentenceSettings
 from training.towers.words import WordsSettings
 
 WORDS = ("<pad>", "<unk>", "a", "cat", "dog")
-SIZES = {"word_dimensions": 4, "layers": 1, "heads": 2, "head_dimensions": 3, "hidden_dimensions": 10, "buckets": 20}
 TEXTS = (["a cat", "", "a dog a dog"], [], ["dog"], ["cat"])
 IMAGES = (2, 3, 0, 1)
 ROLES = (["headline", "caption", "body"], [], ["lead"], ["caption"])
@@ -41,10 +46,7 @@ TOWERS = {
 
 
 def model_of(towers: str = "gru") -> LinkModel:
-    config = override(TrainConfig(), TOWERS[towers])
-    keys = dotted_keys(config)
-    sizes = [f"{part}.{name}={size}" for part in ("text", "image") for name, size in SIZES.items()]
-    config = override(config, ["dimensions=8", *(each for each in sizes if each.partition("=")[0] in keys)])
+    config = shrunk(override(TrainConfig(), TOWERS[towers]))
     frozen = isinstance(config.text, SentenceSettings)
     vectors = isinstance(config.image, LinearSettings | LinearBnSettings)
     regions = isinstance(config.image, RegionConceptSettings)
@@ -169,24 +171,17 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("towers", TOWERS)
-def test_every_model_answers_its_own_example_over_http(towers: str) -> None:
-    from fastapi.testclient import TestClient
-
-    from training.linking.links import Linker
-    from training.mlflow.serving import make_app
-
+def test_every_model_answers_its_own_example(towers: str) -> None:
     model = model_of(towers).eval()
-    with TestClient(make_app(Linker(model=model, uri="models:/m/1"))) as client:
-        example = client.get("/example").json()
-        (answer,) = client.post("/invocations", json=example).json()["predictions"]
-        rows = 1 if towers == "multi-source" else 2
-        assert (len(answer["similarities"]), len(answer["similarities"][0])) == (rows, 1)
-        assert answer["model"] == "models:/m/1"
-        if towers == "fine-tuned":
-            for wrong in ("no base64", "bm8gcGljdHVyZQ=="):
-                row = example["dataframe_records"][0] | {"pictures": [wrong]}
-                refused = client.post("/invocations", json={"dataframe_records": [row]})
-                assert refused.status_code == 400 and "expected" in refused.json()["message"]
+    [answer] = answers(Linker(model=model, uri="models:/m/1"), documents_of(model, [example(model)]))
+    assert np.shape(answer["similarities"]) == (1 if towers == "multi-source" else 2, 1)
+
+
+@pytest.mark.parametrize("picture", ["no base64", "bm8gcGljdHVyZQ=="])
+def test_a_picture_that_is_none_is_refused(picture: str) -> None:
+    model = model_of("fine-tuned")
+    with pytest.raises(UsageError, match=r"row 0.*: expected"):
+        answers(Linker(model=model, uri="m"), documents_of(model, [example(model) | {"pictures": [picture]}]))
 
 
 @pytest.mark.parametrize(("settings", "words"), [((), 50), (("text.max_words=20",), 20)])
@@ -198,6 +193,97 @@ def test_how_many_words_are_read_is_a_setting(settings: tuple[str, ...], words: 
             replace(card, config=override(card.config, settings), data=replace(card.data, dataset=dataset)),
             Vocabulary(WORDS),
         ).text
-        assert isinstance(text, TransformerTower)
         rows = text.prepare(TextInput(texts=["a cat " * 40, "dog"]))
         assert rows.sentences.counts.tolist() == [words, 1] and len(text.position.weight) == words
+
+
+Damage = Callable[[Path], object]
+CONFIG = TrainConfig(dimensions=8, text=SentenceSettings(), image=LinearSettings(standardise=True))
+DATA = DatasetIdentity(
+    dataset="d", version="v", manifest_digest="0", image_features="i", sentence_features="t", image_dimensions=4,
+    sentence_dimensions=3,
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    LinkModel(ModelCard(config=CONFIG, data=DATA), None).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def _put_nan(path: Path) -> None:
+    weights = torch.load(path, weights_only=True)
+    next(iter(weights.values())).view(-1)[0] = float("nan")
+    torch.save(weights, path)
+
+
+def _change_card(path: Path) -> None:
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"epoch": 7}))
+
+
+CHANGES: dict[str, Damage] = {
+    "a flipped byte": lambda folder: lakes.flip_a_byte(folder / "weights.pt"),
+    "NaN in a tensor": lambda folder: _put_nan(folder / "weights.pt"),
+    "another epoch": lambda folder: _change_card(folder / "model.json"),
+    "no weights": lambda folder: (folder / "weights.pt").unlink(),
+    "half the weights": lambda folder: (folder / "weights.pt").write_bytes(b"PK\3\4"),
+    "one file more": lambda folder: (folder / "vocabulary.txt").write_text("a\n"),
+    "no digests": lambda folder: (folder / SUMS).unlink(),
+    "digests that are none": lambda folder: (folder / SUMS).write_bytes(b"\xff\n\n"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_folder_that_was_changed_is_refused(folder: Path, change: str) -> None:
+    CHANGES[change](folder)
+    _is_refused_in_one_line(folder)
+
+
+def _is_refused_in_one_line(folder: Path) -> None:
+    with pytest.raises(IntegrityError) as caught:
+        LinkModel.load(folder)
+    assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
+
+
+def test_what_changed_is_named(folder: Path) -> None:
+    lakes.flip_a_byte(folder / "weights.pt")
+    with pytest.raises(IntegrityError, match=r"expected the files that were saved, found others: weights\.pt$"):
+        check_files(folder)
+
+
+UNREADABLE: dict[str, Damage] = {
+    "NaN": lambda folder: _put_nan(folder / "weights.pt"),
+    "a pickle": lambda folder: (folder / "weights.pt").write_bytes(b"cos\nsystem\n(S'true'\ntR."),
+    "nothing": lambda folder: (folder / "weights.pt").write_bytes(b""),
+    "a list": lambda folder: torch.save([1, 2], folder / "weights.pt"),
+    "other tensors": lambda folder: torch.save({"a": torch.ones(1)}, folder / "weights.pt"),
+    "no weights": lambda folder: (folder / "weights.pt").unlink(),
+    "no JSON": lambda folder: (folder / "model.json").write_text("{"),
+    "a JSON list": lambda folder: (folder / "model.json").write_text("[1]"),
+    "no text": lambda folder: (folder / "model.json").write_bytes(b"\xff\xfe"),
+    "another format": lambda folder: (folder / "model.json").write_text('{"format": 99}'),
+    "deep JSON": lambda folder: (folder / "model.json").write_text("[" * 100_000),
+    "half a card": lambda folder: (folder / "model.json").write_text('{"format": 1}'),
+}
+
+
+@pytest.mark.parametrize("damage", UNREADABLE)
+def test_a_sealed_folder_that_is_no_model_is_refused_in_one_line(folder: Path, damage: str) -> None:
+    UNREADABLE[damage](folder)
+    seal(folder)
+    _is_refused_in_one_line(folder)
+
+
+def test_a_recorded_digest_must_be_met(folder: Path) -> None:
+    digest = folder_digest(folder)
+    check_files(folder, digest)
+    _change_card(folder / "model.json")
+    seal(folder)
+    check_files(folder)
+    with pytest.raises(IntegrityError, match=f"expected the model that was recorded, digest {digest}"):
+        check_files(folder, digest)
+
+
+def test_the_digests_are_those_of_sha256sum(folder: Path) -> None:
+    subprocess.run(["sha256sum", "-c", "--quiet", SUMS], cwd=folder, check=True)

@@ -22,8 +22,8 @@ from schemas.console import Console
 from schemas.errors import UsageError
 
 from .cluster import Cluster, running
+from .deployment import TRAIN_WORKERS, web_of
 from .programs import Engine
-from .settings import TRAIN_WORKERS, web_of
 
 WATCH_S = 1.0
 app = typer.Typer(add_completion=False)

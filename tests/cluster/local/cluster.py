@@ -24,11 +24,9 @@ from orchestration.local.supervisor import MARK_VARIABLE, Supervisor
 from schemas.errors import BuildError, UsageError
 
 from . import deployment, engines
-from .deployment import BUCKETS, DATABASES, clients, stages
-from .machines import networked
-from .plan import Plan, Secrets
+from .deployment import BUCKETS, DATABASES, clients, stages, write_settings
+from .plan import Plan, Secrets, networked
 from .programs import Engine, find_programs
-from .settings import write_settings
 
 ANSWER_TIMEOUT_S = 240.0
 _POLL_S = 0.5

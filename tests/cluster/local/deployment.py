@@ -1,4 +1,4 @@
-"""What runs where: the description of the cluster.
+"""What runs where: the description of the cluster, and the settings that Dagster finds in its home.
 
     machine        programs                                                    ports
     store          versitygw, an S3 server over a folder                       7070
@@ -20,12 +20,16 @@ Stages start one after the other: what is in a stage needs what the stages befor
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE
-from orchestration.demo.recorded_web import recording_at, replay
+from orchestration.demo.recorded_web import dumps_of, recording_at, replay, web_settings
 from orchestration.local.supervisor import Service
+from training.promotions.keys import make_key
 
-from .engines import beam_services
+from .engines import beam_options, beam_services
 from .plan import Plan
 
 MACHINES = (
@@ -164,3 +168,44 @@ def database_uri(plan: Plan, name: str, scheme: str = "postgresql") -> str:
     """Return the address of a database, with the password: for an environment, never for a command."""
     at = f"{plan.machines['database'].address}:{POSTGRES}"
     return f"{scheme}://multilink:{plan.secrets.postgres_password}@{at}/{name}"
+
+
+TRAIN_WORKERS = 2
+SPLITS = "splits.val=0.25"  # of thirteen documents, a tenth, no model can be shown to be better than another
+_DAGSTER: dict[str, Any] = {
+    "telemetry": {"enabled": False},
+    "nux": {"enabled": False},
+    "storage": {"postgres": {"postgres_url": {"env": "DAGSTER_POSTGRES_URL"}}},
+    "concurrency": {"pools": {"default_limit": 1, "granularity": "run"}, "runs": {"max_concurrent_runs": 2}},
+    "run_monitoring": {"enabled": True, "poll_interval_seconds": 10, "free_slots_after_run_end_seconds": 5},
+    "run_retries": {"enabled": True, "max_retries": 2, "retry_on_asset_or_op_failure": False},
+}
+
+
+def web_of(plan: Plan) -> list[str]:
+    """Return the settings of a `diy` build that scrapes the cluster's recorded web."""
+    return [*web_settings(dumps_of(recording_at()), WEB, plan.machines["web"].address), SPLITS]
+
+
+def write_settings(plan: Plan) -> None:
+    """Write Dagster's home, the settings of the orchestration, and a key for promotions where there is none."""
+    if not (plan.home / KEY).exists():
+        make_key(plan.home / KEY)
+    home = plan.home / "dagster"
+    home.mkdir(exist_ok=True)
+    code = {"host": plan.machines["dagster"].address, "port": CODE, "location_name": "multilink"}
+    _write(home / "dagster.yaml", _DAGSTER)
+    _write(home / "workspace.yaml", {"load_from": [{"grpc_server": code}]})
+    own = {"name": "diy", "settings": web_of(plan), "train_recipe": "tiny"}
+    settings = {
+        "lake": clients(plan)["MULTILINK_LAKE"],
+        "tracking_uri": plan.url("tracking", MLFLOW),
+        "datasets": [own],
+        "beam": {"runner": str(plan.engine), "options": beam_options(plan)},
+        "ray": {"workers": TRAIN_WORKERS},  # Dagster drives them: RAY_ADDRESS leads to the cluster
+    }
+    _write(plan.home / "settings.yaml", settings)
+
+
+def _write(file: Any, value: dict[str, Any]) -> None:
+    file.write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")

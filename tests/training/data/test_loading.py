@@ -1,6 +1,5 @@
-import hashlib
-import io
-from collections.abc import Callable
+import os
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import scale_data
 from schemas.documents import Split
 from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.features import FeatureColumn, FeatureKind
@@ -17,12 +17,13 @@ from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
 from training.config import TrainConfig
 from training.data import split
-from training.data.index import read_index, training_batches
+from training.data.index import index_arrays, read_index, training_batches
 from training.data.lake import Columns, read_split
 from training.data.loading import DatasetIdentity, load_training_data
 from training.data.mapped import CACHE
 from training.data.ragged import Ragged
 from training.data.split import sample
+from training.data.views import ALL_SENTENCES
 from training.settings import DataConfig
 from training.towers.vectors import SentenceSettings
 
@@ -137,28 +138,12 @@ def test_where_images_stand_is_read_where_it_is_asked_for(made: dict, tmp_path: 
     assert read_split(*opened(lake), Split.TRAIN, Columns()).after_sentence is None
 
 
-def rewritten(lake: Lake, change: Callable[[pa.Table], pa.Table]) -> Lake:
-    """Make another version of a lake's documents parts, listed in its manifest as if they were built so."""
-    manifest, folder = opened(lake)
-    entries = []
-    for entry in manifest.files:
-        if entry.path.startswith("documents/"):
-            buffer = io.BytesIO()
-            pq.write_table(change(pq.read_table(folder.open(entry.path))), buffer)
-            data = buffer.getvalue()
-            folder.write(entry.path, data)
-            entry = replace(entry, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())  # noqa: PLW2901
-        entries.append(entry)
-    folder.write("manifest.json", replace(manifest, files=tuple(entries)).to_json().encode())
-    return lake
-
-
 def test_parts_older_than_a_column_are_read_as_if_it_were_null(lake: Lake) -> None:
-    older = rewritten(lake, lambda table: table.drop_columns("after_sentence"))
-    found = read_split(*opened(older), Split.TRAIN, Columns(places=True, links=True))
+    lakes.rewrite_parts(lake, "documents/", lambda table: table.drop_columns("after_sentence"))
+    found = read_split(*opened(lake), Split.TRAIN, Columns(places=True, links=True))
     assert found.after_sentence is not None and set(found.after_sentence.tolist()) == {-1}
     assert len(found.after_sentence) == found.images.total
-    assert len(load_training_data(older, "synthetic", CONFIG.reading).training.index)
+    assert len(load_training_data(lake, "synthetic", CONFIG.reading).training.index)
 
 
 def test_an_image_that_stands_outside_its_document_is_refused(lake: Lake) -> None:
@@ -167,9 +152,9 @@ def test_an_image_that_stands_outside_its_document_is_refused(lake: Lake) -> Non
         index = table.schema.get_field_index("after_sentence")
         return table.set_column(index, table.schema.field(index), pa.array(column, pa.list_(pa.int32())))
 
-    wrong = rewritten(lake, misplaced)
+    lakes.rewrite_parts(lake, "documents/", misplaced)
     with pytest.raises(IntegrityError, match=r"document train-\d+: after_sentence 99 is outside 0 to \d sentences"):
-        read_split(*opened(wrong), Split.TRAIN, Columns(places=True))
+        read_split(*opened(lake), Split.TRAIN, Columns(places=True))
 
 
 def test_links_keep_their_three_states(made: dict, tmp_path: Path) -> None:
@@ -202,6 +187,7 @@ def test_choosing_an_extractor(lake: Lake) -> None:
         return Columns(images=wanted).resolved(replace(manifest, features={"images": columns})).images
 
     assert chosen("auto", one) == "a" and chosen("b", two) == "b"
+    assert chosen("auto", (*one, column("net-names"))) == "a"  # those of class names are chosen by nobody else
     for wanted, columns, words in (
         ("auto", two, r"found a, b; set data\.image_features"),
         ("c", two, r"'c'.* it has a, b"),
@@ -260,9 +246,7 @@ def test_a_part_with_one_flipped_byte_is_refused(made: dict, tmp_path: Path, mon
     lake = lakes.write_lake(tmp_path, {Split.TRAIN: made[Split.TRAIN]})
     manifest, folder = opened(lake)
     part = Path(folder.uri) / manifest.parts("images", Split.TRAIN)[0].path
-    data = bytearray(part.read_bytes())
-    data[len(data) // 3] ^= 1
-    part.write_bytes(data)
+    lakes.flip_a_byte(part)
     with pytest.raises(IntegrityError, match=r"part-.*parquet: damaged: SHA-256"):
         lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
     part.unlink()
@@ -328,3 +312,23 @@ def test_an_epoch_maps_each_of_many_small_shards_once(tmp_path: Path, monkeypatc
         training.documents(positions)
     assert 290 < len(opened) <= 300
     assert len([*Path("/proc/self/fd").iterdir()]) < before + 10  # a file that is mapped is not open
+
+
+def peak(folder: Path, documents: int) -> int:
+    """Return the bytes that making an index takes at the most, Arrow's own aside."""
+    manifest, opened = read_manifest(scale_data.make_version(folder, documents, validation=1), scale_data.DATASET)
+    tracemalloc.start()
+    arrays = index_arrays(manifest, opened, Split.TRAIN, view=ALL_SENTENCES)
+    _, found = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert arrays["sentences"].to_pylist()[:3] == [0, scale_data.SENTENCES, 2 * scale_data.SENTENCES]
+    assert arrays["images"][-1].as_py() == documents * scale_data.IMAGES
+    assert arrays["usable"].to_pylist() == list(range(documents))
+    return found
+
+
+def test_an_index_takes_32_bytes_a_document_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale_data, "IN_SHARD", 500)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # what two threads hold at once is chance
+    less, more = (peak(tmp_path / str(documents), documents) for documents in (5_000, 25_000))
+    assert more - less < 20_000 * 36

@@ -1,19 +1,30 @@
 from dataclasses import replace
+from pathlib import Path
 
+import lakes
 import numpy as np
 import pytest
 
-from schemas.errors import UsageError
-from training.data.documents import ClassBank, DocumentSet
+from schemas.documents import Split
+from schemas.errors import NotFoundError, UsageError
+from schemas.lake import Lake
+from training.data.documents import ClassBank, DocumentSet, GivenDocument
 from training.data.ragged import Ragged
 from training.evaluation.baselines import (
+    Baseline,
     auc_by_k,
     class_means,
     class_word_vectors,
+    evaluate_baseline,
     evaluate_object_detection,
     joint_embeddings,
     object_detection_scores,
 )
+from training.evaluation.evaluate import STANDARD_CONFIG, random_similarities
+from training.evaluation.models import CLASS_NAMES, class_names_model
+from training.linking.links import Linker
+from training.metrics.links import score_documents
+from training.mlflow.loading import open_model
 
 VECTORS = {
     "dog": np.array([1.0, 0, 0], np.float32),
@@ -84,13 +95,13 @@ def test_words_of_sentences_and_labels_are_looked_up(tmp_path) -> None:  # type:
     assert found.keys() == VECTORS.keys()
 
 
-def test_what_is_missing_is_named() -> None:
-    with pytest.raises(UsageError, match="no classes"):
-        evaluate_object_detection(replace(documents(), classes=None), None, VECTORS, where="test")
-    with pytest.raises(UsageError, match="expected documents with some linked"):
-        evaluate_object_detection(replace(documents(), links=(None, None)), None, VECTORS, where="test")
-    with pytest.raises(UsageError, match="need sentence vectors"):
-        joint_embeddings(documents())
+@pytest.mark.parametrize(
+    ("lacks", "words"),
+    [({"classes": None}, "no classes"), ({"links": (None, None)}, "expected documents with some linked")],
+)
+def test_what_is_missing_is_named(lacks: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        evaluate_object_detection(replace(documents(), **lacks), None, VECTORS, where="test")
 
 
 def test_joint_embeddings_are_compared_as_they_are() -> None:
@@ -101,5 +112,52 @@ def test_joint_embeddings_are_compared_as_they_are() -> None:
     t, v = texts[3].astype(float), bank[2].astype(float)
     assert second[1, 0] == pytest.approx(t @ v / np.linalg.norm(t) / np.linalg.norm(v), abs=1e-4)
     assert first.shape == second.shape == (2, 2)
+    with pytest.raises(UsageError, match="need sentence vectors"):
+        joint_embeddings(documents())
     with pytest.raises(UsageError, match="sentence vectors have 5 numbers, image vectors 2"):
         joint_embeddings(replace(documents(), sentence_vectors=texts, image_bank=bank[:, :2]))
+
+
+def test_its_similarities_are_plain_cosines() -> None:
+    rng = np.random.default_rng(0)
+    texts, images = rng.normal(size=(4, 512)).astype(np.float32), rng.normal(size=(3, 512)).astype(np.float32)
+    model = class_names_model()
+    given = GivenDocument(id="a", texts=["x"] * 4, image_vectors=images, sentence_vectors=texts)
+    found = next(Linker(model=model, uri=CLASS_NAMES).link_given([given]))
+    unit_texts, unit_images = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (texts, images))
+    assert found.similarities == pytest.approx(unit_texts @ unit_images.T, abs=1e-6)
+    assert (model.card.data.image_features, model.card.data.sentence_features) == (
+        "efficientnet-lite0-names",
+        "use-multilingual",
+    )
+
+
+def test_it_is_opened_by_its_name_without_a_store(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'none.db'}"
+    loaded = open_model(CLASS_NAMES, store)
+    assert (loaded.uri, loaded.calibration) == (CLASS_NAMES, None)
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(NotFoundError):
+        open_model("class-name", store)
+
+
+def test_a_data_set_without_the_columns_says_how_to_build_it(tmp_path: Path) -> None:
+    made = lakes.make_documents(Split.TEST, 4, lakes.World())
+    lake: Lake = lakes.write_lake(tmp_path, {Split.TEST: made})
+    with pytest.raises(UsageError, match=r"no vectors of class names; build it with .*efficientnet-lite0-names"):
+        evaluate_baseline(Baseline.CLASS_NAMES, lake, "synthetic", Split.TEST, config=STANDARD_CONFIG)
+
+
+def test_scores_depend_on_document_and_seed_alone() -> None:
+    assert np.array_equal(random_similarities("a", 3, 4), random_similarities("a", 3, 4))
+    assert not np.array_equal(random_similarities("a", 3, 4), random_similarities("b", 3, 4))
+    assert not np.array_equal(random_similarities("a", 3, 4), random_similarities("a", 3, 4, seed=1))
+    assert random_similarities("a", 0, 4).shape == (0, 4)
+
+
+def test_auc_is_half_and_precision_the_density() -> None:
+    links = [(i, i) for i in range(5)]
+    matrices = [random_similarities(str(number), 5, 5) for number in range(2000)]
+    mean = score_documents(matrices, [links] * 2000).means()
+    assert abs((mean["auc"].value or 0) - 50) < 1
+    assert abs((mean["precision_at_1"].value or 0) - 20) < 3

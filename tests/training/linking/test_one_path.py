@@ -8,20 +8,19 @@ import lakes
 import numpy as np
 import pytest
 import torch
-from configurations import dotted_keys
+from configurations import shrunk
 from fastapi.testclient import TestClient
 from scipy.optimize import linear_sum_assignment
 
 from schemas.documents import Split
 from schemas.lake import Lake
-from schemas.links import PredictedLink
 from schemas.manifest import read_manifest
-from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import read_for_model
 from training.linking.links import LinkedDocument, Linker
+from training.metrics.relations import RelationPredictor
 from training.mlflow.serving import make_app
 from training.model import LinkModel
 from training.recipes import RECIPES
@@ -29,21 +28,6 @@ from training.settings import DataConfig
 from training.towers.vectors import SentenceSettings
 
 ROLES = ("headline", "lead", "caption", "body")
-SIZES = {
-    "word_dimensions": 4,
-    "word_vectors": "",
-    "layers": 1,
-    "heads": 2,
-    "head_dimensions": 3,
-    "hidden_dimensions": 10,
-    "buckets": 20,
-}
-
-
-def shrunk(config: TrainConfig) -> TrainConfig:
-    keys = dotted_keys(config)
-    sizes = [f"{part}.{name}={size}" for part in ("text", "image") for name, size in SIZES.items()]
-    return override(config, ["dimensions=8", *(each for each in sizes if each.partition("=")[0] in keys)])
 
 
 def configurations() -> dict[str, TrainConfig]:
@@ -124,10 +108,6 @@ def record(document: GivenDocument) -> dict[str, object]:
     return found
 
 
-def numbers(links: list[PredictedLink]) -> list[tuple[int, int]]:
-    return [(link.sentence, link.image) for link in links]
-
-
 @pytest.mark.parametrize(
     "name",  # pictures go through a network by hessel-2019-fine-tuned, too; this one is larger
     [pytest.param(name, marks=[pytest.mark.trial] * (name == "alikhani-2022-fine-tuned")) for name in CONFIGURATIONS],
@@ -154,8 +134,8 @@ def test_the_links_of_a_data_set_of_a_file_and_over_http_are_the_same(name: str,
         assert all(not wanted or texts[one.id][number][1] in wanted for number in served["read"])
         np.testing.assert_allclose(one.similarities, other.similarities, atol=1e-5)
         np.testing.assert_allclose(one.similarities.ravel(), np.ravel(served["similarities"]), atol=1e-5)
-        assert numbers(list(one.links)) == numbers(list(other.links))
-        assert numbers(list(one.links)) == [(link["sentence"], link["image"]) for link in served["links"]]
+        pairs = [[(link.sentence, link.image) for link in each.links] for each in (one, other)]
+        assert pairs == [[(link["sentence"], link["image"]) for link in served["links"]]] * 2
 
 
 def test_links_have_relations(lake: Lake) -> None:
@@ -165,26 +145,18 @@ def test_links_have_relations(lake: Lake) -> None:
     model = LinkModel(replace(model.card, relations=("story", "visible")), model.vocabulary).eval()
     with torch.no_grad():
         model.relations.affine.weight.mul_(30)
-    documents, linker = list(given(lake, model)), Linker(model=model, uri="m")
+    documents, linker, predictor = list(given(lake, model)), Linker(model=model, uri="m"), RelationPredictor.of(model)
     for document, found in zip(documents, linker.link_given(documents), strict=True):
         [vectors] = model.embed(model.read([document]))
-        with torch.no_grad():
-            crossed = [
-                [
-                    torch.sigmoid(model.relations.affine(torch.tensor(np.concatenate([text, image])))).numpy()
-                    for image in vectors.images
-                ]
-                for text in vectors.texts
-            ]
-        matrix = vectors.texts @ vectors.images.T
+        matrix, crossed = vectors.texts @ vectors.images.T, predictor.crossed(vectors.texts, vectors.images)
         rows, columns = linear_sum_assignment(np.maximum(matrix, 0), maximize=True)
         pairs = {(int(r), int(c)) for r, c in zip(rows, columns, strict=True) if matrix[r, c] >= 0}
         assert {(link.sentence, link.image) for link in found.links} == pairs
         for link in found.links:
             assert link.similarity == pytest.approx(float(matrix[link.sentence, link.image]), abs=1e-6)
-            assert link.relations is not None and [each.name for each in link.relations] == ["story", "visible"]
-            expected = crossed[link.sentence][link.image]
-            assert [each.probability for each in link.relations] == pytest.approx(expected.tolist(), abs=1e-5)
+            probabilities = {each.name: each.probability for each in link.relations or ()}
+            expected = zip(("story", "visible"), crossed[link.sentence, link.image], strict=True)
+            assert probabilities == pytest.approx(dict(expected), abs=1e-5)
     with TestClient(make_app(Linker(model=model, uri="m"))) as client:
         example = client.get("/example").json()
         [answer] = client.post("/invocations", json=example).json()["predictions"]

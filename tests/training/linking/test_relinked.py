@@ -1,12 +1,13 @@
-"""Relinking a version: documents keep what they had, agreement is what a plain count gives, a killed one goes on."""
+"""Files of links; documents keep what they had, agreement is what a plain count gives, a killed one goes on."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import lakes
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from forked import run_code
@@ -14,12 +15,13 @@ from forked import run_code
 from schemas.document_rows import to_row
 from schemas.documents import Given, GivenLink, Split
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import RELINKED_SCHEMA
+from schemas.links import LINK_SCHEMA, RELINKED_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import check_schema
-from training.linking.links import Linker
+from training.linking.links import Linker, by_similarity, write_links
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.model import LinkModel
 from training.shards import RunShards, run_here, shards_run_by
+from training.similarity.assignment import predicted_pairs
 from training.workflows.link import compare_links
 
 KILLED = """
@@ -95,17 +97,13 @@ def relink(folder: Path, lake: Lake, output: Path, run: RunShards = run_here) ->
         return link_version(model, linking, say=lambda line: None)
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def pairs(links: list[Mapping[str, Any]]) -> set[tuple[int, int]]:
     return {(link["sentence"], link["image"]) for link in links}
 
 
 def test_documents_keep_what_they_had(lake: Lake, folder: Path, made: dict[Split, Any], tmp_path: Path) -> None:
     linked = relink(folder, lake, tmp_path)
-    assert {entry.path for entry in linked.manifest.files} | {MANIFEST} == tree(tmp_path).keys()
+    assert {entry.path for entry in linked.manifest.files} | {MANIFEST} == lakes.tree(tmp_path).keys()
     for split, documents in made.items():
         table = pq.read_table(tmp_path / "relinked" / split)
         check_schema(table.schema, RELINKED_SCHEMA, where=str(split))
@@ -155,7 +153,7 @@ def test_without_given_links_there_is_nothing_to_compare(folder: Path, tmp_path:
 def test_a_killed_relinking_goes_on_where_it_was(lake: Lake, folder: Path, tmp_path: Path) -> None:
     ended = run_code(KILLED, lake.root.uri, folder, tmp_path / "killed", folder=tmp_path)
     assert ended.status == -signal.SIGKILL
-    before = tree(tmp_path / "killed")
+    before = lakes.tree(tmp_path / "killed")
     assert sorted(name.partition("/")[0] for name in before) == [
         "documents",
         "documents",
@@ -169,7 +167,7 @@ def test_a_killed_relinking_goes_on_where_it_was(lake: Lake, folder: Path, tmp_p
     assert (linked.reused, linked.shards) == (1, 9)
     assert (tmp_path / "killed" / first).stat().st_mtime_ns == changed
     relink(folder, lake, tmp_path / "undisturbed")
-    assert tree(tmp_path / "killed") == tree(tmp_path / "undisturbed")
+    assert lakes.tree(tmp_path / "killed") == lakes.tree(tmp_path / "undisturbed")
 
 
 def test_links_alone_are_no_relinking(lake: Lake, folder: Path, tmp_path: Path) -> None:
@@ -178,3 +176,69 @@ def test_links_alone_are_no_relinking(lake: Lake, folder: Path, tmp_path: Path) 
     link_version(model, linking, say=lambda line: None)
     assert relink(folder, lake, tmp_path).reused == 0
     assert relink(folder, lake, tmp_path).reused == 9
+
+
+@pytest.mark.parametrize(
+    ("matrix", "expected"),
+    [
+        pytest.param([[0.9, 0.8], [0.85, 0.1]], [(1, 0), (0, 1)], id="the best assignment, not each row's best"),
+        pytest.param([[0.5, -0.1], [0.4, -0.9]], [(0, 0)], id="none below zero"),
+        *(pytest.param(np.zeros(shape), [], id=f"{shape}") for shape in ((0, 3), (3, 0), (0, 0))),
+    ],
+)
+def test_linked_pairs(matrix: list[list[float]], expected: list[tuple[int, int]]) -> None:
+    similarities = np.array(matrix, dtype=np.float32)
+    rows, columns = by_similarity(similarities, *predicted_pairs(similarities))
+    assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == expected
+
+
+def test_written_links_have_the_schema(tmp_path: Path) -> None:
+    links = [
+        PredictedLink("d", 1, 0, 0.5, 1, "m"),
+        PredictedLink("e", 0, 2, 0.25, 1, "m", relations=(PredictedRelation("story", 0.75),)),
+    ]
+    path = tmp_path / "out" / "links.parquet"
+    assert write_links(links, path) == 2
+    table = pq.read_table(path)
+    check_schema(table.schema, LINK_SCHEMA, where="links")
+    assert table.to_pylist()[1] == {
+        "document": "e",
+        "sentence": 0,
+        "image": 2,
+        "similarity": 0.25,
+        "rank": 1,
+        "model": "m",
+        "probability": None,
+        "relations": [{"name": "story", "probability": 0.75}],
+        "text": None,
+        "source": None,
+        "word": None,
+    }
+
+
+def test_no_links_give_an_empty_table(tmp_path: Path) -> None:
+    assert write_links([], tmp_path / "links.parquet") == 0
+    assert pq.read_table(tmp_path / "links.parquet").schema.names == LINK_SCHEMA.names
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "links.parquet"
+    write_links([PredictedLink("d", 0, 0, 0.5, 1, "m")], path)
+    before = path.read_bytes()
+
+    def broken() -> Iterator[PredictedLink]:
+        yield PredictedLink("e", 0, 0, 0.5, 1, "m")
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError):
+        write_links(broken(), path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["links.parquet"]
+
+
+def test_what_a_killed_program_left_goes_with_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "part-00000-of-00001.parquet"
+    (tmp_path / f".{path.name}.0123abcd.tmp").write_bytes(b"half")
+    (tmp_path / ".another.parquet.0123abcd.tmp").write_bytes(b"of another file")
+    write_links([PredictedLink("d", 0, 0, 0.5, 1, "m")], path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".another.parquet.0123abcd.tmp", path.name]

@@ -1,8 +1,5 @@
 """Linking a data set version: the same links as evaluation's matrices, the same bytes however it was done."""
 
-import hashlib
-import io
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,16 +7,15 @@ from typing import Any
 
 import lakes
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from forked import run_code
 
 from schemas.documents import Split
 from schemas.errors import BuildError, NotFoundError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
-from schemas.manifest import FileEntry, read_manifest
 from schemas.overrides import override
 from schemas.parts import Shard
 from schemas.tables import check_schema
@@ -46,35 +42,11 @@ CALIBRATION = Calibration(
     intercept=-1.0,
     points=(PrecisionPoint(0.5, 0.9, 20),),
 )
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from schemas.lake import Folder, Lake
-from training.linking.links import Linker
-from training.linking.versions import link_version, prepare_linking
-from training.shards import run_here, shards_run_by
-from training.model import LinkModel
-
-lake, folder, output = sys.argv[1:]
-
-def dying(model, task, shards):
-    for number, found in enumerate(run_here(model, task, shards), start=1):
-        if number == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        yield found
-
-model = LinkModel.load(Path(folder))
-linker = Linker(model=model, uri="models:/linker/1")
-linking = prepare_linking(linker, Lake.at(lake), "synthetic", output=Folder(output))
-with shards_run_by(dying):
-    link_version(model, linking, say=print)
-"""
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = {split: lakes.make_documents(split, count, lakes.World()) for split, count in COUNTS.items()}
-    return lakes.write_lake(tmp_path_factory.mktemp("linking") / "lake", made)
+    return lakes.write_lake(tmp_path_factory.mktemp("linking") / "lake", lakes.splits(**COUNTS))
 
 
 @pytest.fixture(scope="module")
@@ -105,24 +77,18 @@ def link(
         return link_version(model, linking, splits=splits, say=said.append)
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_links_go_by_the_numbers_that_documents_have(lake: Lake, model: LinkModel, tmp_path: Path) -> None:
     """A blank first sentence and every second image were left out."""
-    made = {split: lakes.make_documents(split, count, lakes.World()) for split, count in COUNTS.items()}
-    for split, each in made.items():
-        documents = (
-            replace(
-                document,
-                sentence_numbers=tuple(range(1, len(document.sentences) + 1)),
-                image_numbers=tuple(range(0, 2 * len(document.images), 2)),
-            )
-            for document in each.documents
+    made = lakes.splits(**COUNTS)
+    documents = tuple(
+        replace(
+            document,
+            sentence_numbers=tuple(range(1, len(document.sentences) + 1)),
+            image_numbers=tuple(range(0, 2 * len(document.images), 2)),
         )
-        made[split] = replace(each, documents=tuple(documents))
-    moved = lakes.write_lake(tmp_path / "lake", made)
+        for document in made[Split.TEST].documents
+    )
+    moved = lakes.write_lake(tmp_path / "lake", {Split.TEST: replace(made[Split.TEST], documents=documents)})
     found = {}
     for name, home in (("whole", lake), ("moved", moved)):
         link(model, home, tmp_path / name, splits=["test"])
@@ -163,7 +129,7 @@ def test_links_are_the_matching_of_evaluations_matrices(lake: Lake, model: LinkM
     assert linked.to_json()["documents_per_second"] > 0
     written = LinksManifest.from_json((tmp_path / MANIFEST).read_text(), where="manifest")
     assert written == linked.manifest
-    assert {entry.path for entry in written.files} | {MANIFEST} == tree(tmp_path).keys()
+    assert {entry.path for entry in written.files} | {MANIFEST} == lakes.tree(tmp_path).keys()
 
 
 def test_what_came_of_each_document_is_what_evaluation_and_its_links_say(
@@ -198,21 +164,6 @@ def test_of_documents_without_ground_truth_nothing_is_wrong(model: LinkModel, tm
     assert {(row["wrong"], row["missed"], row["auc"], row["truth"]) for row in rows} == {(None,) * 4}
 
 
-def test_a_killed_linking_goes_on_where_it_was(lake: Lake, folder: Path, model: LinkModel, tmp_path: Path) -> None:
-    ended = run_code(KILLED, lake.root.uri, folder, tmp_path / "killed", folder=tmp_path)
-    assert ended.status == -signal.SIGKILL
-    before = tree(tmp_path / "killed")
-    assert len(before) == 2 * 3 and MANIFEST not in before
-    times = {name: (tmp_path / "killed" / name).stat().st_mtime_ns for name in before}
-    lines: list[str] = []
-    linked = link(model, lake, tmp_path / "killed", lines=lines)
-    assert linked.reused == 3 and linked.shards == 9
-    assert lines[0] == "reused: 3 of 9 shards were linked before"
-    assert times == {name: (tmp_path / "killed" / name).stat().st_mtime_ns for name in before}
-    link(model, lake, tmp_path / "undisturbed")
-    assert tree(tmp_path / "killed") == tree(tmp_path / "undisturbed")
-
-
 def test_what_a_manifest_lists_is_not_read_again(
     lake: Lake, model: LinkModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,12 +187,9 @@ def test_done_is_done_and_splits_add_up(lake: Lake, model: LinkModel, tmp_path: 
     link(model, lake, tmp_path / "all")
     some = link(model, lake, tmp_path / "some", splits=["test", "test"])
     assert (some.shards, set(some.manifest.splits)) == (3, {"test"})
-    assert set(link(model, lake, tmp_path / "some", splits=["val", "train"]).manifest.splits) == {
-        "test",
-        "train",
-        "val",
-    }
-    assert tree(tmp_path / "some") == tree(tmp_path / "all")
+    rest = link(model, lake, tmp_path / "some", splits=["val", "train"])
+    assert set(rest.manifest.splits) == {"test", "train", "val"}
+    assert lakes.tree(tmp_path / "some") == lakes.tree(tmp_path / "all")
     again = link(model, lake, tmp_path / "some", run=never)
     assert (again.reused, again.documents, again.to_json()["documents_per_second"]) == (9, 0, 0)
 
@@ -269,14 +217,14 @@ def test_other_settings_are_linked_anew_and_other_models_refused(lake: Lake, mod
     assert kept.reused == 0
     similarities = pq.read_table(tmp_path / "links").column("similarity").to_numpy()
     assert similarities.min() >= 0.5
-    before = tree(tmp_path)
+    before = lakes.tree(tmp_path)
     with pytest.raises(UsageError, match=r"expected links of models:/linker/2 on synthetic@v1, found links of models:"):
         link(model, lake, tmp_path, uri="models:/linker/2")
     (tmp_path / MANIFEST).unlink()  # as a killed call leaves it
     with pytest.raises(UsageError, match=r"found links of models:/linker/1 .*part-00000-of-00003.*another folder"):
         link(model, lake, tmp_path, uri="models:/linker/2")
     (tmp_path / MANIFEST).write_bytes(before[MANIFEST])
-    assert tree(tmp_path) == before
+    assert lakes.tree(tmp_path) == before
     (tmp_path / "links" / "test" / "own.parquet").write_bytes(b"")
     with pytest.raises(UsageError, match=r"links/test/own.parquet is not of synthetic@v1"):
         link(model, lake, tmp_path)
@@ -299,7 +247,7 @@ def test_mistakes_are_said_before_anything_is_linked(
         link(model, lake, tmp_path, options=LinkOptions(precision=0.9))
     with pytest.raises(NotFoundError, match="no version 'v2'"):
         prepare_linking(Linker(model=model, uri=URI), lake, "synthetic@v2", output=Folder(str(tmp_path)))
-    assert tree(tmp_path) == {}
+    assert lakes.tree(tmp_path) == {}
 
 
 def test_a_bad_document_is_a_failure_row_and_the_rest_goes_on(model: LinkModel, tmp_path: Path) -> None:
@@ -310,7 +258,8 @@ def test_a_bad_document_is_a_failure_row_and_the_rest_goes_on(model: LinkModel, 
     vectors["test-004"] = vectors["test-004"][:-1]
     broken = lakes.write_lake(tmp_path / "broken", {Split.TEST: replace(made, sentence_vectors=vectors)})
     lost = made.documents[5].images[0].hash
-    drop_image(broken, "images/test/part-00002-of-00003.parquet", lost)
+    part = "images/test/part-00002-of-00003.parquet"
+    lakes.rewrite_parts(broken, part, lambda table: table.filter(pc.field("hash") != lost))
 
     expected = link(model, whole, tmp_path / "expected")
     found = link(model, broken, tmp_path / "found")
@@ -348,18 +297,3 @@ def test_a_version_of_bad_documents_alone_is_no_success(model: LinkModel, tmp_pa
 def similarities(output: Path) -> Mapping[tuple[str, int, int], float]:
     rows = pq.read_table(output / "links").to_pylist()
     return {(row["document"], row["sentence"], row["image"]): row["similarity"] for row in rows}
-
-
-def drop_image(lake: Lake, path: str, key: str) -> None:
-    """Take an image out of a part, and say so in the manifest."""
-    manifest, folder = read_manifest(lake, "synthetic")
-    table = pq.read_table(io.BytesIO(folder.read(path)))
-    left = table.filter([image != key for image in table.column("hash").to_pylist()])
-    assert left.num_rows == table.num_rows - 1
-    buffer = io.BytesIO()
-    pq.write_table(left, buffer)
-    data = buffer.getvalue()
-    folder.write(path, data)
-    entry = FileEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=left.num_rows)
-    changed = replace(manifest, files=tuple(entry if each.path == path else each for each in manifest.files))
-    folder.write(MANIFEST, changed.to_json().encode())

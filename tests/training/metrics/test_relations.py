@@ -6,8 +6,6 @@ import torch
 from sklearn.metrics import average_precision_score
 from torch import nn
 
-from schemas.overrides import override
-from training.evaluation.evaluate import EvaluateConfig
 from training.metrics.relations import (
     RefineConfig,
     RelationPredictor,
@@ -88,18 +86,6 @@ def test_refinement_is_the_formula_on_difficult_rows_and_predicts_no_others():
         assert np.allclose(found, expected)
         changed = int((expected != similarities).any(axis=1).sum())
         assert 0 < changed < 6 and predictor.head.rows == changed * 5
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        (RefineConfig(), (0.13, 0.1)),
-        (EvaluateConfig().refine, (0.13, 0.1)),
-        (override(EvaluateConfig(), ["refine.below=0.05", "refine.weight=0.12"]).refine, (0.12, 0.05)),
-    ],
-)
-def test_threshold_and_weight_are_settings(config, expected):
-    assert (config.weight, config.below) == expected
 
 
 def test_a_single_candidate_is_never_difficult():

@@ -1,11 +1,19 @@
-"""Ranks and recall against enumeration of all orders of ties, and against plain sorting."""
+"""Ranks and recall against enumeration of all orders of ties; a document's score, intervals, and chance."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from training.metrics.retrieval import CUTOFFS, Pool, query_ranks, retrieval_scores
+from training.metrics.intervals import median_interval
+from training.metrics.retrieval import (
+    CUTOFFS,
+    Pool,
+    expected_reciprocal_rank,
+    query_ranks,
+    retrieval_scores,
+    score_pairs,
+)
 
 FORWARD, BACKWARD = "text to image", "image to text"
 
@@ -48,15 +56,6 @@ def test_queries_in_any_order_of_their_pairs_and_in_blocks_have_the_same_ranks(m
         found = query_ranks(queries, candidates, numbers.permutation(pairs))
         assert found.realistic.tolist() == expected.realistic.tolist()
         assert found.recall.tolist() == expected.recall.tolist()
-
-
-def test_ranks_without_ties_are_those_of_sorting():
-    numbers = np.random.default_rng(0)
-    texts, images = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in numbers.normal(size=(2, 50, 8)))
-    found = query_ranks(texts, images, np.stack([np.arange(50), np.arange(50)], axis=1))
-    order = np.argsort(-(texts @ images.T), axis=1)
-    assert found.realistic.tolist() == [1 + int(np.flatnonzero(order[q] == q)[0]) for q in range(50)]
-    assert found.recall[:, 1].tolist() == [float(rank <= 5) for rank in found.realistic]
 
 
 def worked_pool():
@@ -131,8 +130,9 @@ def test_samples_have_a_deviation_and_repeat_with_their_seed():
     sampled = found[f"{FORWARD}, 5 samples of 20", "recall_at_1"]
     assert sampled.n == 20 and sampled.deviation > 0 and sampled.low is None and sampled.unit == "percent"
     assert found[f"{FORWARD}, 5 samples of 20", "median_rank"].unit == "rank, from 1"
-    ranks = [found[f"{FORWARD}, {size}", "median_rank"].value for size in pools]
-    assert ranks[1] < ranks[0]  # a third of the candidates
+    whole, third = (found[f"{FORWARD}, {size}", "median_rank"] for size in pools)
+    assert whole.low < whole.value < whole.high
+    assert third.value < whole.value  # of a third of the candidates
     assert len(by_name(pool, sample_pairs=20, samples=0)) == len(found) / 2
 
 
@@ -143,3 +143,69 @@ def test_equal_candidates_at_the_end_of_a_matrix_still_tie():
     found = query_ranks(image[None], np.repeat(image[None], 37, axis=0), np.array([[0, 36]]))
     assert found.realistic.tolist() == [19.0]
     assert found.recall[0] == pytest.approx([1 / 37, 5 / 37, 10 / 37])
+
+
+@pytest.mark.parametrize(("above", "others", "partners"), [(0, 0, 1), (2, 0, 3), (0, 4, 1), (1, 3, 2), (0, 2, 3)])
+def test_the_reciprocal_rank_is_the_mean_over_all_orders(above: int, others: int, partners: int) -> None:
+    orders = itertools.permutations([False] * others + [True] * partners)
+    expected = np.mean([1 / (1 + above + order.index(True)) for order in orders])
+    assert expected_reciprocal_rank(above, others, partners) == pytest.approx(expected)
+
+
+def pool(texts: np.ndarray, images: np.ndarray, pairs: list[tuple[int, int]], documents: list[int]) -> Pool:
+    units = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (texts, images))
+    return Pool(texts=next(units), images=next(units), pairs=np.array(pairs), documents=np.array(documents))
+
+
+def test_a_documents_score_is_the_mean_of_its_texts() -> None:
+    images = np.eye(4)
+    texts = np.array([[1.0, 0, 0, 0], [0.9, 1, 0.1, 0], [0.9, 0.8, 0.7, 0.5]])
+    found = score_pairs(pool(texts, images, [(0, 0), (1, 0), (2, 3)], [7, 7, 9]))
+    assert found is not None and found.documents.tolist() == [7, 9] and found.candidates == 4
+    first, second = found
+    assert (first.recall_at_1, first.reciprocal_rank, first.recall_at_5) == (50.0, 75.0, 100.0)
+    assert (second.recall_at_1, second.reciprocal_rank) == (0.0, 25.0)
+    assert found.chance.reciprocal_rank == pytest.approx(100 * (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
+    assert found.chance.recall_at_1 == pytest.approx(25) and found.chance.recall_at_5 == 100
+
+
+def test_chance_is_what_random_vectors_score() -> None:
+    numbers = np.random.default_rng(0)
+    texts, images = numbers.normal(size=(2, 400, 30))
+    pairs = [(place, place) for place in range(400)] + [(place, (place + 1) % 400) for place in range(400)]
+    found = score_pairs(pool(texts, images, pairs, list(range(400)) * 2))
+    assert found is not None
+    means = found.means()
+    for metric in ("reciprocal_rank", "recall_at_10"):
+        assert means[metric].low < getattr(found.chance, metric) < means[metric].high
+    assert found.chance.recall_at_1 == pytest.approx(100 * 2 / 400)
+
+
+def test_a_model_without_an_opinion_scores_chance() -> None:
+    found = score_pairs(pool(np.ones((30, 2)), np.ones((30, 2)), [(p, p) for p in range(30)], list(range(30))))
+    assert found is not None and found.table[3].tolist() == pytest.approx(found.chance)
+
+
+def test_the_medians_interval_is_that_of_resampled_documents() -> None:
+    numbers = np.random.default_rng(1)
+    groups = numbers.integers(40, size=200)
+    values = numbers.geometric(0.1, size=200) + 3.0 * (groups % 5)
+    found = median_interval(values, groups, least=1, most=1000)
+    documents = [values[groups == group] for group in np.unique(groups)]
+    drawn = [
+        np.median(np.concatenate([documents[place] for place in numbers.integers(len(documents), size=len(documents))]))
+        for _ in range(2000)
+    ]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    assert found.mean == np.median(values)
+    assert low - 3 < found.low <= low + 0.5 and high - 0.5 <= found.high < high + 3
+    one = median_interval(np.array([1.0, 4.0]), np.zeros(2, int), least=1, most=9)
+    assert (one.mean, one.low, one.high) == (2.5, 1, 9)  # one document may be any
+
+
+def test_documents_that_share_an_image_are_one_unit_of_an_interval() -> None:
+    """Ten documents of one image are like one document: their interval is as wide."""
+    texts, images = np.eye(12)[:, ::-1], np.eye(3, 12)
+    pairs = [(number, 0 if number < 10 else number - 9) for number in range(12)]
+    found = {score.metric: score for score in retrieval_scores(pool(texts, images, pairs, list(range(12))))}
+    assert found["recall_at_1"].high is not None and found["recall_at_1"].high > 85

@@ -40,13 +40,6 @@ def test_regression_is_ordinary_least_squares():
     assert fit["adjusted_r_squared"] == pytest.approx(100 * (1 - (1 - r_squared) * 39 / 36))
 
 
-def test_with_one_predictor_the_f_test_is_scipys():
-    numbers = np.random.default_rng(2)
-    x = numbers.normal(size=30)
-    y = x + numbers.normal(size=30)
-    assert fit_of("x", x[:, None], y)["p"] == pytest.approx(stats.linregress(x, y).pvalue)
-
-
 def test_dependent_predictors_count_once():
     x = np.random.default_rng(3).normal(size=(20, 2))
     y = x.sum(axis=1) + np.arange(20)

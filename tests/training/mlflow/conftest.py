@@ -1,7 +1,5 @@
 import itertools
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -96,41 +94,3 @@ def register_model(
 def registered(register_model: Callable[[Path], str], trained: Path) -> str:
     """Register the trained model as version 1 of `linker`."""
     return register_model(trained)
-
-
-@pytest.fixture(scope="session")
-def contest() -> Callable[..., list[Mapping[str, str]]]:
-    """Let real processes (`contender.py`) try to become champion at once; return version -> outcome of each round."""
-
-    def run(uri: str, name: str, versions: list[str], *, rounds: int) -> list[Mapping[str, str]]:
-        program = [sys.executable, str(Path(__file__).with_name("contender.py")), uri, name]
-        processes = {
-            version: subprocess.Popen(
-                [*program, version], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-            )
-            for version in versions
-        }
-        try:
-            assert _step(processes, start=False) == dict.fromkeys(versions, "ready")
-            outcomes = []
-            for _ in range(rounds):
-                assert _step(processes) == dict.fromkeys(versions, "looked")
-                outcomes.append(_step(processes))
-            return outcomes
-        finally:
-            for process in processes.values():
-                process.kill()
-                process.communicate()
-
-    return run
-
-
-def _step(processes: Mapping[str, "subprocess.Popen[str]"], *, start: bool = True) -> dict[str, str]:
-    """Let every process go on at once, and return the line each prints."""
-    for process in processes.values():
-        if start:
-            process.stdin.write("go\n")
-    lines = {}
-    for version, process in processes.items():
-        lines[version] = process.stdout.readline().strip()
-    return lines

@@ -16,7 +16,7 @@ from training.mlflow import champions
 from training.mlflow.champions import adopt, align, append, record_of
 from training.mlflow.promotion import rollback
 from training.mlflow.registry import find_version, model_names, registered
-from training.promotions.record import COUNT_TAG, TAINTED, Record, Registered
+from training.promotions.record import COUNT_TAG, TAINTED, Registered
 
 WRITES = ("set_registered_model_tag", "set_registered_model_alias", "set_model_version_tag")
 
@@ -47,27 +47,18 @@ def _die_at(monkeypatch: pytest.MonkeyPatch, client: mlflow.MlflowClient, n: int
     monkeypatch.setattr(Folder, "add", dying(Folder.add))
 
 
-@pytest.fixture
-def make_versions(registry: Registry) -> Callable[[mlflow.MlflowClient, str, int], None]:
-    """Make a registered model with versions of a lake."""
-
-    def make(client: mlflow.MlflowClient, name: str, count: int) -> None:
-        client.create_registered_model(name)
-        for _ in range(count):
-            client.create_model_version(name, source=str(registry.folder), tags={"lake": str(registry.folder / "lake")})
-
-    return make
+def _make_versions(registry: Registry, client: mlflow.MlflowClient, count: int) -> None:
+    """Make the registered model `linker` with versions of a lake."""
+    client.create_registered_model("linker")
+    for _ in range(count):
+        client.create_model_version("linker", str(registry.folder), tags={"lake": str(registry.folder / "lake")})
 
 
 @pytest.fixture
-def linker(registry: Registry, client: mlflow.MlflowClient, make_versions: Callable[..., None]) -> mlflow.MlflowClient:
+def linker(registry: Registry, client: mlflow.MlflowClient) -> mlflow.MlflowClient:
     """A registry with four versions of `linker`."""
-    registry.after("four versions", lambda: make_versions(client, "linker", 4))
+    registry.after("four versions", lambda: _make_versions(registry, client, 4))
     return client
-
-
-def _current(client: mlflow.MlflowClient) -> Record:
-    return record_of(client, "linker")
 
 
 def _crown(client: mlflow.MlflowClient, version: str) -> bool:
@@ -76,7 +67,7 @@ def _crown(client: mlflow.MlflowClient, version: str) -> bool:
 
 
 def _step_back(client: mlflow.MlflowClient) -> bool:
-    last = _current(client)
+    last = record_of(client, "linker")
     return change_champion(client, last, last.champions[1:], decision={})
 
 
@@ -104,9 +95,9 @@ def test_a_champion_that_was_deleted_is_missed_and_going_back_is_stated(linker: 
     for _ in range(2):
         assert align(linker, "linker").champions == ("3", "2", "1") and aliases_of(linker) == {}
     with pytest.raises(IntegrityError, match=r"000003\.json: names models:/linker/3, .* it is not in the registry"):
-        _current(linker).number("champion")
-    assert rollback(linker, "linker")[0].version == "1" and len(_current(linker).chain) == 4
-    assert _current(linker).champions == ("1",) and aliases_of(linker) == {"champion": "1"}
+        record_of(linker, "linker").number("champion")
+    assert rollback(linker, "linker")[0].version == "1" and len(record_of(linker, "linker").chain) == 4
+    assert record_of(linker, "linker").champions == ("1",) and aliases_of(linker) == {"champion": "1"}
     linker.delete_model_version("linker", "1")
     with pytest.raises(GateError, match="no champion to go back to: no earlier one"):
         rollback(linker, "linker")
@@ -122,7 +113,7 @@ def test_a_death_at_any_write_of_the_first_champion(linker: mlflow.MlflowClient,
     is_committed = (write, is_written) >= (2, True)  # where the chain is, statement, champion, number of statements
     assert align(linker, "linker").champion == ("1" if is_committed else None)
     assert is_committed or _crown(linker, "1")
-    assert _crown(linker, "2") and _current(linker).champions == ("2", "1")
+    assert _crown(linker, "2") and record_of(linker, "linker").champions == ("2", "1")
     assert aliases_of(linker) == {"champion": "2", "previous_champion": "1"}
 
 
@@ -151,13 +142,13 @@ OPERATIONS: dict[str, Callable[[mlflow.MlflowClient, str], object]] = {
 @pytest.mark.parametrize("is_written", [False, True])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_after_a_death_at_any_step_the_registry_follows_the_record(
-    registry: Registry, make_versions: Callable[..., None], operation: str, is_written: bool
+    registry: Registry, operation: str, is_written: bool
 ) -> None:
     """Whoever aligns it next, such as the schedule's sensor, completes it; who repeats the command does it once."""
     client = registry.reset()
 
     def make_champions() -> None:
-        make_versions(client, "linker", 3)
+        _make_versions(registry, client, 3)
         for version in ("1", "2"):
             assert _crown(client, version)
 
@@ -199,7 +190,7 @@ def test_a_registry_that_cannot_be_written_is_told(
         raise MlflowException("the database is read-only")
 
     assert _crown(linker, "1")
-    last = _current(linker)
+    last = record_of(linker, "linker")
     monkeypatch.setattr(linker, "set_registered_model_alias", refuse)
     with pytest.raises(BuildError, match="model 'linker': the registry could not be written: the database is read-"):
         change_champion(linker, last, ("2", "1"), decision={})
@@ -211,7 +202,7 @@ def test_a_version_without_a_lake_is_told(client: mlflow.MlflowClient, tmp_path:
     client.create_model_version("linker", source=str(tmp_path))
     with pytest.raises(UsageError, match="expected a tag with the lake of its data set, found none; give --lake"):
         _crown(client, "1")
-    last = _current(client)
+    last = record_of(client, "linker")
     assert change_champion(client, last, ("1",), decision={}, lake=Lake.at(str(tmp_path / "lake")))
     assert [path.name for path in (tmp_path / "lake" / "promotions" / "linker").iterdir()] == ["000001.json"]
 
@@ -236,7 +227,7 @@ def test_a_statement_whose_answer_was_lost_counts(linker: mlflow.MlflowClient, m
     add = Folder.add
     monkeypatch.setattr(Folder, "add", lambda folder, name, data: add(folder, name, data) and False)
     assert _crown(linker, "1") and _crown(linker, "2")
-    assert _current(linker).champions == ("2", "1")
+    assert record_of(linker, "linker").champions == ("2", "1")
     assert len(record_of(linker, "linker").chain) == 2
 
 
@@ -244,15 +235,17 @@ def test_who_read_the_record_before_it_began_makes_no_champion_but_may_state_a_t
     linker: mlflow.MlflowClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement costs two readings of the registry: one after it, and one after what follows from it is written."""
-    stale, readings = _current(linker), list[str]()
+    stale, readings = record_of(linker, "linker"), list[str]()
 
     def counted(client: mlflow.MlflowClient, name: str) -> Registered:
         readings.append(name)
         return registered(client, name)
 
     assert stale.home is None and _crown(linker, "1")
-    assert not change_champion(linker, stale, ("2",), decision={}) and _current(linker).champions == ("1",)
-    assert append(linker, stale, stale.model.versions["2"], TAINTED, TAKEN_OUT) and _current(linker).taint("2")
+    assert not change_champion(linker, stale, ("2",), decision={}) and record_of(linker, "linker").champions == ("1",)
+    assert append(linker, stale, stale.model.versions["2"], TAINTED, TAKEN_OUT) and record_of(linker, "linker").taint(
+        "2"
+    )
     last = align(linker, "linker")
     monkeypatch.setattr(champions, "registered", counted)
     assert change_champion(linker, last, ("3", "1"), decision={}) and len(readings) == 2
@@ -260,14 +253,14 @@ def test_who_read_the_record_before_it_began_makes_no_champion_but_may_state_a_t
 
 
 def test_a_model_that_was_deleted_and_made_anew_begins_without_a_champion(
-    linker: mlflow.MlflowClient, make_versions: Callable[..., None]
+    linker: mlflow.MlflowClient, registry: Registry
 ) -> None:
     for version in ("1", "3"):
         assert _crown(linker, version)
     linker.delete_registered_model("linker")
-    make_versions(linker, "linker", 3)  # numbered from 1 again; nobody has judged any
+    _make_versions(registry, linker, 3)  # numbered from 1 again; nobody has judged any
     assert align(linker, "linker").champions == () and aliases_of(linker) == {}
     with pytest.raises(GateError, match="no champion to go back to"):
         rollback(linker, "linker")
     assert _crown(linker, "2") and aliases_of(linker) == {"champion": "2"}
-    assert _crown(linker, "3") and _current(linker).champions == ("3", "2")
+    assert _crown(linker, "3") and record_of(linker, "linker").champions == ("3", "2")

@@ -1,7 +1,7 @@
-"""The wider measures of a model over a real lake and registry: table, calibration, links at a wanted precision."""
+"""The measures of a model over a real lake and registry; of pairs, which have no AUC, promotion and comparison, too."""
 
 import json
-from dataclasses import replace
+import re
 from pathlib import Path
 
 import lakes
@@ -9,21 +9,26 @@ import mlflow
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from registries import Register
 
 from schemas.documents import Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
 from training.linking.links import LinkedDocument, LinkOptions
 from training.metrics.links import score_documents
+from training.mlflow.champions import record_of
 from training.mlflow.loading import load
+from training.mlflow.policy import Guard, Measure, Minimum, Policy
+from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version
 from training.model import LinkModel
+from training.promotions.record import JUDGED
+from training.report.studies import comparison_lines
 from training.workflows.evaluate import EvaluateSummary, run_evaluate, run_report
 from training.workflows.link import run_link
 from training.workflows.studies import run_compare
@@ -101,7 +106,9 @@ def test_links_at_a_wanted_precision(
 ) -> None:
     loaded = load("models:/linker/1", client)
     assert loaded.calibration is None
-    documents = linkable(registry_lake)
+    version = read_manifest(registry_lake, "synthetic")
+    columns = Columns(images="auto", sentences="text-test")
+    documents = list(lakes.given_documents(read_split(*version, Split.TEST, columns)))
     with pytest.raises(UsageError, match=r"models:/linker/1 has no calibration; `multilink evaluate` makes one"):
         precise = LinkOptions(precision=0.9)
         run_link(loaded=loaded, documents=documents, output=tmp_path / "x.parquet", options=precise, say=print)
@@ -117,8 +124,7 @@ def test_links_at_a_wanted_precision(
         found[name] = pq.read_table(path).to_pylist()
     threshold = calibration.threshold(wanted)
     assert found["some"] == [row for row in found["all"] if row["similarity"] >= threshold]
-    assert 0 < len(found["some"]) <= len(found["all"])
-    assert all(row["similarity"] >= threshold for row in found["some"])
+    assert found["some"]
     linker = loaded.linker(LinkOptions(calibration=calibration))
     matrices = [each.similarities for each in linker.link_given(documents) if isinstance(each, LinkedDocument)]
     places = {document.id: matrix for document, matrix in zip(documents, matrices, strict=True)}
@@ -148,24 +154,6 @@ def test_without_validation_links_the_reason_is_said(trained: Path, tmp_path: Pa
         assert judged.calibration is None and absent["calibration"] == reason
 
 
-def linkable(lake: Lake) -> list[GivenDocument]:
-    manifest, folder = read_manifest(lake, "synthetic")
-    documents = read_split(manifest, folder, "test", Columns(images="auto", sentences="text-test"))
-    found = []
-    for place, name in enumerate(documents.ids):
-        sentences = slice(*documents.sentences.offsets[place : place + 2])
-        images = documents.image_rows[slice(*documents.images.offsets[place : place + 2])]
-        found.append(
-            GivenDocument(
-                id=name,
-                texts=documents.texts[sentences],
-                sentence_vectors=documents.sentence_vectors[sentences],
-                image_vectors=documents.image_bank[images],
-            )
-        )
-    return found
-
-
 def test_mistakes_of_evaluate(client: mlflow.MlflowClient, registry_lake: Lake, trained: Path) -> None:
     for model, dataset, split, message in (
         ("models:/linker/1", "synthetic", "test", "no model 'linker'"),
@@ -181,30 +169,6 @@ def test_mistakes_of_evaluate(client: mlflow.MlflowClient, registry_lake: Lake, 
                 tracking=client.tracking_uri,
                 say=print,
             )
-
-
-def test_a_data_set_without_the_models_features(registry_lake: Lake, trained: Path) -> None:
-    model = LinkModel.load(trained)
-    model.card = replace(model.card, data=replace(model.card.data, image_features="resnet50"))
-    with pytest.raises(UsageError, match=r"lacks features that the model reads \(resnet50 and text-test\).*build"):
-        evaluate_model(model, registry_lake, "synthetic")
-
-
-def test_pairs_are_judged_by_retrieval(client: mlflow.MlflowClient, trained: Path, tmp_path: Path) -> None:
-    world = lakes.World(sentences=(1, 1), images=(1, 1), topics=200)
-    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(world, test=40))
-    summary = evaluated(client, lake, str(trained))
-    assert not summary.evaluation.scores and summary.evaluation.scores.left_out == {"every pair linked": 40}
-    with pytest.raises(UsageError, match="40 every pair linked"):
-        _ = summary.evaluation.mean
-    groups = {row.group for row in summary.rows if row.measure == "retrieval"}
-    assert groups == {"text to image, whole pool of 40", "image to text, whole pool of 40"}
-    absent = {row.measure: row.note for row in summary.rows if row.metric == "absent"}
-    assert "unlinked pair" in absent["calibration"]
-    assert any(line.startswith("text to image, whole pool of 40  ") for line in summary.lines())
-    page = run_report(summary, lake=lake.root.uri, directory=tmp_path / "report", tracking=client.tracking_uri)
-    assert "Median rank" in page.read_text(encoding="utf-8")
-    json.dumps(summary.to_json(), allow_nan=False)
 
 
 def test_compare_scores_runs_and_folders_on_the_same_documents(
@@ -223,4 +187,104 @@ def test_compare_scores_runs_and_folders_on_the_same_documents(
     names = [result.name for result in summary.models]
     assert names == ["linker 1", str(untrained)] and summary.dataset == "synthetic@v1"
     assert summary.models[1].differences["auc"].high < 0
+    json.dumps(summary.to_json(), allow_nan=False)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    world = lakes.World(sentences=(1, 1), images=(1, 1))
+    return lakes.write_lake(tmp_path_factory.mktemp("pairs") / "lake", lakes.splits(world, val=60, test=60))
+
+
+def test_pairs_are_promoted_by_the_reciprocal_rank(
+    client: mlflow.MlflowClient, register_model: Register, pairs: Lake, trained: Path, untrained: Path
+) -> None:
+    for folder in (trained, untrained):
+        register_model(folder)
+    first = promote(client, "linker", "1", lake=pairs, say=print)
+    assert first.decision.is_promoted
+    assert first.decision.measure is Measure.RECIPROCAL_RANK and first.decision.documents == 60
+    # (1 + 1/2 + ... + 1/60) / 60
+    assert re.match("beats random: reciprocal rank .* is above 7.8 with", first.decision.reasons[0])
+    second = promote(client, "linker", "2", lake=pairs, say=print)
+    assert not second.decision.is_promoted
+    stored = record_of(client, "linker").about("2", JUDGED)[-1].decision
+    assert stored["measure"] == "reciprocal_rank" and stored["policy"]["measure"] == "auto"
+    assert "worse than the champion: reciprocal rank differs by -" in stored["reasons"][1]
+
+
+def test_a_policy_names_the_measure_its_minima_and_guards(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    registry_lake: Lake,
+    pairs: Lake,
+    trained: Path,
+    untrained: Path,
+) -> None:
+    for folder in (untrained, trained, untrained):
+        register_model(folder)
+    policy = Policy(measure=Measure.RECIPROCAL_RANK, minimum=Minimum(reciprocal_rank=100))
+    refused = promote(client, "linker", "2", lake=pairs, policy=policy, say=print)
+    assert refused.decision.measure is Measure.RECIPROCAL_RANK
+    assert {check.name: check.is_passed for check in refused.decision.checks} == {
+        "random": True,
+        "champion": True,
+        "documents": True,
+        "minimum reciprocal_rank": False,
+        "latest": True,
+    }
+    with pytest.raises(
+        UsageError, match=r"policy: minimum\.auc: the documents of .* have no AUC; they are scored by reciprocal rank"
+    ):
+        promote(client, "linker", "2", lake=pairs, policy=Policy(minimum=Minimum(auc=1)), say=print)
+    with pytest.raises(UsageError, match="no document has an AUC; set measure = "):
+        promote(client, "linker", "2", lake=pairs, policy=Policy(measure=Measure.AUC), say=print)
+
+    assert promote(client, "linker", "2", lake=pairs, say=print).decision.is_promoted
+    guarded = Policy(
+        measure=Measure.AUC, guards=(Guard(dataset="synthetic", margin=1.0, measure=Measure.RECIPROCAL_RANK),)
+    )
+    worse = promote(client, "linker", "3", lake=registry_lake, policy=guarded, say=print)
+    assert worse.decision.measure is Measure.AUC
+    guard = next(check for check in worse.decision.checks if check.name == "guard synthetic")
+    assert not guard.is_passed and "reciprocal rank differs by -" in guard.reason
+
+
+def test_pairs_are_judged_by_retrieval(client: mlflow.MlflowClient, pairs: Lake, trained: Path, tmp_path: Path) -> None:
+    where = {"lake": pairs.root.uri, "tracking": client.tracking_uri}
+    summary = run_evaluate(model=str(trained), dataset="synthetic", **where, say=print)
+    assert not summary.evaluation.scores and summary.evaluation.scores.left_out == {"every pair linked": 60}
+    with pytest.raises(UsageError, match="60 every pair linked"):
+        _ = summary.evaluation.mean
+    groups = {row.group for row in summary.rows if row.measure == "retrieval"}
+    assert groups == {"text to image, whole pool of 60", "image to text, whole pool of 60"}
+    absent = {row.measure: row.note for row in summary.rows if row.metric == "absent"}
+    assert "unlinked pair" in absent["calibration"]
+    lines = summary.lines()
+    assert lines[0].split()[1:4] == ["R@1", "R@5", "R@10"] and lines[2].split()[0] == "random"
+    assert "60 documents; left out: none" in lines
+    assert any(line.startswith("text to image, whole pool of 60  ") for line in lines)
+    assert "Median rank" in run_report(summary, **where, directory=tmp_path).read_text(encoding="utf-8")
+    assert json.loads(json.dumps(summary.to_json(), allow_nan=False))["reciprocal_rank"]["mean"] > 50
+
+
+def test_pairs_are_compared_by_retrieval(
+    client: mlflow.MlflowClient, pairs: Lake, trained: Path, untrained: Path
+) -> None:
+    summary = run_compare(
+        models=[str(trained), str(untrained)],
+        dataset="synthetic",
+        lake=pairs.root.uri,
+        tracking=client.tracking_uri,
+        say=print,
+    )
+    trained_one, other = summary.models
+    assert other.differences.keys() == {"recall_at_1", "recall_at_5", "recall_at_10", "reciprocal_rank"}
+    assert other.differences["reciprocal_rank"].high < 0
+    assert (
+        trained_one.means == evaluate_model(LinkModel.load(trained), pairs, "synthetic", with_pairs=True).pairs.means()
+    )
+    head, first, *others = comparison_lines(summary)
+    assert "R@10" in head and f"{trained_one.means['recall_at_5'].value:.1f}" in first
+    assert "rank correlation of per-document reciprocal rank:" in others
     json.dumps(summary.to_json(), allow_nan=False)

@@ -1,71 +1,33 @@
-import sys
+"""What is registered: files, card, addresses; it loads and answers in an environment of the packages it names."""
+
+import json
+import subprocess
 import tempfile
+import venv
+import zipfile
+from collections.abc import Iterable
+from dataclasses import replace
 from importlib import metadata
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
+import lakes
 import mlflow
-import numpy as np
-import pandas as pd
 import pytest
+from packaging.requirements import Requirement
 from registries import Register
 
-from schemas.errors import IntegrityError, NotFoundError, UsageError
+from schemas.errors import IntegrityError, MultilinkError, NotFoundError, UsageError
 from schemas.lake import Folder
-from training.config import LoopConfig, TrainConfig
-from training.data.documents import GivenDocument
+from training.config import LoopConfig, TrainConfig, image_tower, objective, text_tower
 from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import promote
-from training.mlflow.registering import attach, complete
+from training.mlflow.registering import attach, complete, register, requirements_of, write_code
 from training.mlflow.registry import champion_of_dataset, find_version, logged_model, model_names
 from training.mlflow.stored import model_name
 from training.mlflow.tracked_training import keep_start
 from training.model import LinkModel, folder_digest
 from training.promotions.record import CHAMPION, DATASET_TAG
-
-
-def _documents(model: LinkModel) -> list[GivenDocument]:
-    """Documents of different sizes, one without images, one with nothing."""
-    data = model.card.data
-    numbers = np.random.default_rng(0)
-    return [
-        GivenDocument(
-            texts=["text"] * n,
-            sentence_vectors=numbers.normal(size=(n, data.sentence_dimensions)).astype(np.float32),
-            image_vectors=numbers.normal(size=(m, data.image_dimensions)).astype(np.float32),
-        )
-        for n, m in ((3, 2), (1, 4), (2, 0), (0, 0))
-    ]
-
-
-def _frame(documents: list[GivenDocument]) -> pd.DataFrame:
-    rows = []
-    for document in documents:
-        vectors = {
-            "sentence_vectors": document.sentence_vectors.astype(float).tolist(),
-            "image_vectors": document.image_vectors.astype(float).tolist(),
-        }
-        rows.append({"sentences": list(document.texts)} | vectors)
-    return pd.DataFrame(rows)
-
-
-def test_pyfunc_gives_the_models_similarities_also_for_ragged_and_empty_documents(
-    client: mlflow.MlflowClient, register_model: Register, trained: Path
-) -> None:
-    version = register_model(trained)
-    model = LinkModel.load(trained)
-    documents = _documents(model)
-    found = mlflow.pyfunc.load_model(f"models:/linker/{version}").predict(_frame(documents))
-    assert set(found["model"]) == {f"models:/linker/{version}"}
-    for cell, expected in zip(found["similarities"], model.similarities(model.read(documents)), strict=True):
-        assert len(cell) == len(expected)
-        if expected.size:
-            np.testing.assert_allclose(cell, expected, rtol=0, atol=1e-6)
-
-
-def test_registering_leaves_nothing_where_modules_are_looked_for(client: mlflow.MlflowClient, registered: str) -> None:
-    client.create_experiment("other")  # so that no version is put back that another test registered
-    before = list(sys.path)
-    assert sys.path == before
 
 
 def test_signature_and_requirements(client: mlflow.MlflowClient, register_model: Register, trained: Path) -> None:
@@ -120,32 +82,28 @@ def test_every_address_loads_the_same_weights(
     if "downloaded" in form:
         downloaded = mlflow.artifacts.download_artifacts(f"runs:/{run}/model", dst_path=str(tmp_path / "downloaded"))
     loaded = load(form.format(run=run, folder=trained, downloaded=downloaded), client)
-    expected = LinkModel.load(trained).state_dict()
-    for name, weights in loaded.model.state_dict().items():
-        assert weights.equal(expected[name])
+    assert loaded.model.digest() == LinkModel.load(trained).digest()
     if form.startswith(("models:", "runs:")):
         assert loaded.uri == "models:/linker/1"
 
 
 @pytest.mark.parametrize(
-    ("uri", "message"),
+    ("uri", "error", "message"),
     [
-        ("models:/linker/7", "versions: 1; aliases: challenger = 1"),
-        ("models:/linker@champion", "aliases: challenger = 1"),
-        ("models:/liner/1", "no model 'liner' in .*; models there: linker"),
-        ("nowhere/at/all", "no such folder, and no model 'nowhere/at/all'"),
-        (f"runs:/{'0' * 32}/model", "no model of this run is registered in sqlite"),
+        ("s3://bucket/model", UsageError, "expected models:/NAME/VERSION"),
+        ("models:/linker/7", NotFoundError, "versions: 1; aliases: challenger = 1"),
+        ("models:/linker@champion", NotFoundError, "aliases: challenger = 1"),
+        ("models:/liner/1", NotFoundError, "no model 'liner' in .*; models there: linker"),
+        ("nowhere/at/all", NotFoundError, "no such folder, and no model 'nowhere/at/all'"),
+        (f"runs:/{'0' * 32}/model", NotFoundError, "no model of this run is registered in sqlite"),
     ],
 )
-def test_what_is_not_there_is_said(client: mlflow.MlflowClient, registered: str, uri: str, message: str) -> None:
-    with pytest.raises(NotFoundError, match=message) as caught:
+def test_what_is_not_there_is_said(
+    client: mlflow.MlflowClient, registered: str, uri: str, error: type[MultilinkError], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
         load(uri, client)
     assert "\n" not in str(caught.value)
-
-
-def test_an_address_of_no_known_form(client: mlflow.MlflowClient) -> None:
-    with pytest.raises(UsageError, match="expected models:/NAME/VERSION"):
-        load("s3://bucket/model", client)
 
 
 def test_a_registered_model_whose_files_were_changed_is_not_used(
@@ -154,8 +112,7 @@ def test_a_registered_model_whose_files_were_changed_is_not_used(
     version = find_version(client, "linker", register_model(trained))
     assert version.tags["model_digest"] == folder_digest(trained)
     (stored,) = Path(logged_model(client, version).artifact_location.removeprefix("file://")).glob("data/*")
-    kept = (stored / "weights.pt").read_bytes()
-    (stored / "weights.pt").write_bytes(kept[:-50] + bytes([kept[-50] ^ 1]) + kept[-49:])
+    lakes.flip_a_byte(stored / "weights.pt")
     for use in (
         lambda: load("models:/linker/1", client),
         lambda: promote(client, "linker", "1", say=print),
@@ -230,3 +187,113 @@ def test_a_model_that_was_trained_on_two_data_sets_is_the_champion_of_one(client
     assert champion_of_dataset(client, "second") == "shared"
     with pytest.raises(NotFoundError, match="no champion of 'first'"):
         champion_of_dataset(client, "first")
+
+
+ROOT = Path(__file__).resolve().parents[3]
+OWN = ("multilink", "networks", "orchestration", "pipelines", "schemas", "training")
+PROGRAM = """
+import json, sys
+import mlflow
+
+model = mlflow.pyfunc.load_model(sys.argv[1])
+from training.linking.rows import example
+from training.mlflow import loading
+
+answers = model.predict(example(model._model_impl.linker.model))
+found = {"sentences": [len(row) for row in answers["similarities"]], "code": loading.__file__}
+found["modules"] = sorted(sys.modules)
+print(json.dumps(found))
+"""
+
+
+def closure(requirements: Iterable[str]) -> dict[str, Distribution]:
+    """Return the installed distributions that requirements name, with all that those require, by name."""
+    found: dict[str, Distribution] = {}
+    seen: set[tuple[str, str]] = set()
+    waiting = list(map(Requirement, requirements))
+    while waiting:
+        wanted = waiting.pop()
+        for extra in ("", *wanted.extras):
+            key = (wanted.name.lower().replace("_", "-"), extra)
+            if key in seen:
+                continue
+            seen.add(key)
+            found[key[0]] = distribution(wanted.name)
+            needed = (Requirement(line) for line in found[key[0]].requires or ())
+            waiting += [each for each in needed if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return found
+
+
+def environment_of(requirements: Iterable[str], folder: Path) -> Path:
+    """Make an environment that holds these packages and no other; return its Python."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    for found in closure(requirements).values():
+        for file in found.files or ():
+            top = file.parts[0]
+            source = Path(str(found.locate_file(top)))
+            if top not in ("..", "__pycache__") and not (site / top).exists() and source.exists():
+                (site / top).symlink_to(source)
+    return folder / "bin" / "python"
+
+
+@pytest.mark.trial  # an environment and its imports
+def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(client: mlflow.MlflowClient, tmp_path: Path) -> None:
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=3), is_rich=True)
+    config = TrainConfig(
+        dimensions=8,
+        text=text_tower("gru", word_dimensions=4),
+        image=image_tower("fine-tuned", cnn="mobilenetv3_small_050"),
+    )
+    model = lakes.untrained(config, lake, ["thing"])
+    model.save(tmp_path / "model")
+    experiment = client.create_experiment("e", (tmp_path / "mlartifacts").as_uri())
+    run = client.create_run(experiment)
+    version = register(client, tmp_path / "model", name="linker", run_id=run.info.run_id, tags={})
+
+    stored = mlflow.pyfunc.get_model_dependencies(version.uri)
+    lines = [line for line in Path(stored).read_text().splitlines() if line.strip()]
+    assert any(line.startswith("timm==") for line in lines)
+    assert any(line.startswith("pillow==") for line in lines)
+    assert not any(line.startswith("multilink") for line in lines)  # nobody else's package can come in
+    python = environment_of(lines, tmp_path / "environment")
+    missing = subprocess.run([python, "-c", "import apache_beam"], capture_output=True, text=True, check=False)
+    assert "No module named 'apache_beam'" in missing.stderr  # nothing else is there
+    settings = {"PATH": "/usr/bin:/bin", "MLFLOW_TRACKING_URI": client.tracking_uri, "HOME": str(tmp_path)}
+    command = [str(python), "-c", PROGRAM, version.uri]
+    done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["sentences"] and all(found["sentences"])
+    assert "timm" in found["modules"] and "apache_beam" not in found["modules"]
+    assert "multilink.zip/training/mlflow/loading.py" in found["code"]
+
+    site = next((tmp_path / "environment").glob("lib/python*/site-packages"))
+    for package in OWN:  # where this project is installed, its own code loads the model
+        (site / package).symlink_to(ROOT / package)
+    done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, check=True)
+    installed = json.loads(done.stdout.splitlines()[-1])
+    assert installed["code"] == str(site / "training" / "mlflow" / "loading.py")
+    assert installed["sentences"] == found["sentences"]
+
+
+def test_each_part_names_its_packages() -> None:
+    plain = requirements_of(TrainConfig())
+    names = [line.partition("==")[0] for line in plain]
+    assert names == ["torch", "numpy", "scipy", "pyarrow", "pillow", "securesystemslib"]
+    for cnn, package in (("resnet50", "timm"), ("nasnet-mobile", "pillow")):
+        tuned = requirements_of(replace(TrainConfig(), image=image_tower("fine-tuned", cnn=cnn)))
+        assert any(line.startswith(f"{package}==") for line in tuned)
+    assert requirements_of(TrainConfig(text="sentence", objective=objective("hal"))) == plain  # type: ignore[arg-type]
+
+
+def test_the_code_that_is_logged_is_the_same_for_the_same_code(tmp_path: Path) -> None:
+    archives = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        module, archive = write_code(tmp_path / name)
+        assert Path(module).read_text() == (ROOT / "training" / "mlflow" / "carried.py").read_text()
+        archives.append(Path(archive).read_bytes())
+    assert archives[0] == archives[1]
+    with zipfile.ZipFile(tmp_path / "a" / "multilink.zip") as zipped:
+        assert zipped.read("schemas/errors.py") == (ROOT / "schemas" / "errors.py").read_bytes()

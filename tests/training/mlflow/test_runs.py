@@ -97,9 +97,9 @@ def test_processes_that_make_a_store_at_once_both_have_it(tmp_path: Path) -> Non
     assert len(connect(uri).search_experiments()) == 5  # with MLflow's own
 
 
-def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> None:
+def test_a_run_holds_what_is_known_and_survives_its_driver(empty_store: str, tmp_path: Path) -> None:
     config = recipe("hessel-2019")
-    client = connect(f"sqlite:///{tmp_path}/store/mlflow.db")
+    client = connect(empty_store)
     run = _start(client, config)
     assert run.log_epoch({"epoch": 1.0, "train_loss": 0.5, "validation_precision_at_1": 40.0})
 
@@ -116,19 +116,15 @@ def test_a_run_holds_what_is_known_and_survives_its_driver(tmp_path: Path) -> No
     assert client.get_experiment(stored.info.experiment_id).name == "multilink-diy"
     assert stored.data.params["dimensions"] == "1024"
     assert stored.data.params.keys() == flatten(resolve(config)).keys()
-    assert stored.data.tags["dataset_version"] == VERSION
-    assert {name: stored.data.tags[name] for name in ("word_vectors", "negatives")} == {
-        "word_vectors": "random",
-        "negatives": "hardest",
-    }
+    tags = {"dataset_version": VERSION, "word_vectors": "random", "negatives": "hardest"}
+    assert stored.data.tags.items() >= tags.items()
     [dataset] = stored.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("diy", VERSION)
     points = client.get_metric_history(run.id, "train_loss")
     assert [(point.step, point.value) for point in points] == [(1, 0.5), (2, 0.25)]
     assert training_curve(client, run.id) == ({"epoch": 1.0}, {"epoch": 2.0})
-    names = {item.path for item in client.list_artifacts(run.id)}
-    assert names == {"config.json", "training_curve.json"}
-    assert (tmp_path / "store" / "mlartifacts" / run.id / "artifacts" / "config.json").is_file()
+    assert {item.path for item in client.list_artifacts(run.id)} == {"config.json", "training_curve.json"}
+    assert (tmp_path / "mlartifacts" / run.id / "artifacts" / "config.json").is_file()
 
 
 def test_epochs_that_a_server_did_not_take_come_with_a_later_one() -> None:
@@ -148,16 +144,16 @@ def test_epochs_that_a_server_did_not_take_come_with_a_later_one() -> None:
 
 
 @pytest.mark.parametrize(("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED")])
-def test_how_a_run_ends(tmp_path: Path, error: type[BaseException], status: str) -> None:
-    client = connect(f"sqlite:///{tmp_path}/mlflow.db")
+def test_how_a_run_ends(empty_store: str, error: type[BaseException], status: str) -> None:
+    client = connect(empty_store)
     run = _start(client, recipe("tiny"))
     with pytest.raises(error), finishing(run):
         raise error
     assert client.get_run(run.id).info.status == status
 
 
-def test_only_a_run_of_ours_is_resumed(tmp_path: Path) -> None:
-    client = connect(f"sqlite:///{tmp_path}/mlflow.db")
+def test_only_a_run_of_ours_is_resumed(empty_store: str) -> None:
+    client = connect(empty_store)
     with pytest.raises(NotFoundError, match="no such run"):
         resume_run(client, "0" * 32)
     other = mlflow.MlflowClient(client.tracking_uri).create_run("0")

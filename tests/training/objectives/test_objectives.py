@@ -1,30 +1,19 @@
+"""Which negatives count, what is drawn, and the supervised loss against loops over links."""
+
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from set_similarity import set_similarity
 
 from training.data.documents import DocumentSet
 from training.data.ragged import Ragged
 from training.objectives.batch import DrawKey, EncodedBatch
-from training.objectives.ranking import CrossDocument, Negatives, NoStruct, cross_document_losses
+from training.objectives.labelled import Supervised, link_loss
+from training.objectives.ranking import Negatives, NoStruct, cross_document_losses
 
 SIMILARITY = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.7, 0.2], [0.0, 0.3, 0.9]])
 OTHERS = ~torch.eye(3, dtype=torch.bool)
-
-
-def test_hardest_negatives_by_hand() -> None:
-    losses = cross_document_losses(SIMILARITY, OTHERS, margin=0.2)
-    # document 0: image sets 0.2 - 0.5 + (0.4, 0.1) -> 0.1; sentence sets 0.2 - 0.5 + (0.6, 0.0) -> 0.3
-    # document 1: 0.2 - 0.7 + (0.6, 0.2) -> 0.1; 0.2 - 0.7 + (0.4, 0.3) -> 0
-    assert losses.tolist() == pytest.approx([0.4, 0.1, 0.0], abs=1e-6)
-
-
-def test_mean_over_negatives_by_hand() -> None:
-    losses = cross_document_losses(SIMILARITY, OTHERS, margin=0.2, negatives=Negatives.MEAN)
-    assert losses.tolist() == pytest.approx([0.1 / 2 + 0.3 / 2, 0.1 / 2, 0.0], abs=1e-6)
 
 
 def test_a_version_of_the_same_image_set_is_no_negative() -> None:
@@ -36,35 +25,6 @@ def test_a_version_of_the_same_image_set_is_no_negative() -> None:
     nothing = torch.zeros((3, 3), dtype=torch.bool)
     for negatives in Negatives:
         assert not cross_document_losses(SIMILARITY, nothing, margin=1.0, negatives=negatives).any()
-
-
-def test_equal_similarities_cost_two_margins() -> None:
-    losses = cross_document_losses(torch.zeros(3, 3), OTHERS, margin=0.2)
-    assert losses.tolist() == pytest.approx([0.4, 0.4, 0.4])
-
-
-@pytest.mark.parametrize("similarity", ["dc", "tk", "ap"])
-def test_cross_document_is_the_paper_s_equation(similarity: str) -> None:
-    torch.manual_seed(0)
-    sentences, images = [2, 3, 1], [4, 1, 2]
-    text = torch.nn.functional.normalize(torch.randn(6, 5), dim=1)
-    image = torch.nn.functional.normalize(torch.randn(7, 5), dim=1)
-    batch = EncodedBatch(
-        ids=("a", "b", "c"),
-        text_vectors=text,
-        image_vectors=image,
-        sentences=Ragged.of(np.array(sentences)),
-        images=Ragged.of(np.array(images)),
-        allowed=OTHERS,
-    )
-    found = CrossDocument(similarity=similarity).losses(batch)  # type: ignore[arg-type]
-    s, v = text.split(sentences), image.split(images)
-    for i in range(3):
-        own = float(set_similarity(s[i] @ v[i].T, similarity))
-        others = [j for j in range(3) if j != i]
-        over_images = max(max(0.0, 0.2 - own + float(set_similarity(s[i] @ v[j].T, similarity))) for j in others)
-        over_sentences = max(max(0.0, 0.2 - own + float(set_similarity(s[j] @ v[i].T, similarity))) for j in others)
-        assert float(found[i]) == pytest.approx(over_images + over_sentences, abs=1e-5)
 
 
 def documents(count: int = 30) -> DocumentSet:
@@ -128,15 +88,52 @@ def test_nostruct_compares_scaled_cosines(scale: float) -> None:
     batch = EncodedBatch(
         ids=("a", "b", "c"), text_vectors=text, image_vectors=image, sentences=ones, images=ones, allowed=OTHERS
     )
-    cosines = (scale * text @ image.T).tolist()
-    mean, hardest = [], []
-    for i in range(3):
-        images = [max(0.0, 0.2 - cosines[i][i] + cosines[i][j]) for j in range(3) if j != i]
-        texts = [max(0.0, 0.2 - cosines[i][i] + cosines[j][i]) for j in range(3) if j != i]
-        mean.append(sum(images) / 2 + sum(texts) / 2)
-        hardest.append(max(images) + max(texts))
-    assert torch.allclose(term.losses(batch), torch.tensor(mean))
-    early = replace(term, negatives=Negatives.HARDEST, mean_epochs=1)
-    for epoch, expected in ((1, mean), (2, hardest)):
-        later = replace(batch, draw_key=DrawKey(split="training", epoch=epoch, step=0))
-        assert torch.allclose(early.losses(later), torch.tensor(expected))
+    expected = cross_document_losses(scale * text @ image.T, OTHERS, margin=0.2, negatives=Negatives.MEAN)
+    assert torch.allclose(term.losses(batch), expected)
+
+
+def by_loops(matrix: np.ndarray, links: list[tuple[int, int]], margin: float) -> float:
+    n, m = matrix.shape
+    costs = []
+    for i, j in links:
+        images = [max(0.0, margin - matrix[i, j] + matrix[i, h]) for h in range(m) if (i, h) not in links]
+        sentences = [max(0.0, margin - matrix[i, j] + matrix[h, j]) for h in range(n) if (h, j) not in links]
+        costs.append(max(images, default=0.0) + max(sentences, default=0.0))
+    return float(np.mean(costs))
+
+
+@pytest.mark.parametrize(
+    "links", [[(0, 0)], [(0, 0), (0, 1), (0, 2)], [(0, 1), (2, 1), (3, 0)], [(i, 2) for i in range(4)]]
+)
+def test_every_link_against_the_unlinked_of_its_row_and_column(links: list[tuple[int, int]]) -> None:
+    matrix = np.random.default_rng(len(links)).uniform(-1, 1, (4, 3))
+    found = link_loss(torch.from_numpy(matrix), np.array(links, np.int64), margin=0.2)
+    assert float(found) == pytest.approx(by_loops(matrix, links, 0.2))
+
+
+@pytest.mark.parametrize(("shape", "links"), [((2, 2), []), ((1, 2), [(0, 0), (0, 1)])], ids=["none", "all"])
+def test_a_document_without_unlinked_or_linked_pairs_costs_nothing(shape: tuple[int, int], links: list) -> None:
+    matrix = torch.ones(shape, requires_grad=True)
+    loss = link_loss(matrix, np.array(links, np.int64).reshape(-1, 2), margin=0.2)
+    assert float(loss.detach()) == 0
+    if loss.requires_grad:
+        torch.autograd.backward(loss)
+        assert matrix.grad is not None and not matrix.grad.any()
+
+
+def test_documents_whose_links_are_not_shown_cost_nothing_and_get_no_gradient() -> None:
+    texts = torch.eye(4)[:4].clone().requires_grad_()
+    images = torch.eye(4)[[1, 0, 3, 2]]
+    batch = EncodedBatch(
+        ids=("a", "b"),
+        text_vectors=texts,
+        image_vectors=images,
+        sentences=Ragged.of(np.array([2, 2])),
+        images=Ragged.of(np.array([2, 2])),
+        allowed=~torch.eye(2, dtype=torch.bool),
+        links=(np.array([[0, 0]]), None),
+    )
+    losses = Supervised(margin=0.2).losses(batch)
+    assert losses.tolist() == pytest.approx([2.4, 0.0])  # the link's cosine is 0, its rivals' 1
+    torch.autograd.backward(losses.sum())
+    assert texts.grad is not None and texts.grad[:2].any() and not texts.grad[2:].any()

@@ -20,8 +20,6 @@ from training.objectives.batch import DrawKey, EncodedBatch, Relations
 from training.objectives.labelled import relation_losses
 from training.objectives.pairs import euclidean_batch_hard_losses, hal_losses, triplet_sum_losses
 from training.objectives.ranking import (
-    CrossDocument,
-    DropoutSubdocument,
     Loss,
     Negatives,
     NoStruct,
@@ -67,22 +65,32 @@ def test_intra_document_by_the_equation() -> None:
         assert value == pytest.approx(max(0.0, 0.25 - most + least))
 
 
+def similarities(given: EncodedBatch, kind: str) -> torch.Tensor:
+    """Return D x D: of every sentence set and every image set."""
+    texts, images = given.text_vectors.detach().split(SENTENCES), given.image_vectors.detach().split(IMAGES)
+    return torch.stack([torch.stack([set_similarity(s @ v.T, kind) for v in images]) for s in texts])
+
+
+@pytest.mark.parametrize("kind", ["dc", "tk", "ap"])
+def test_cross_document_by_the_equation(kind: str) -> None:
+    given = batch(SENTENCES, IMAGES)
+    expected = cross_document_losses(similarities(given, kind), given.allowed, margin=0.2)
+    assert torch.allclose(losses("cross", given, similarity=kind), expected)
+
+
 @pytest.mark.parametrize("similarity", ["dc", "tk", "ap"])
 def test_dropout_sub_document_by_the_equation(similarity: str) -> None:
     given = batch(SENTENCES, IMAGES)
     found = losses("dropout", given, similarity=similarity, kept_share=0.6, margin=0.4)
-    texts, images = given.text_vectors.detach().split(SENTENCES), given.image_vectors.detach().split(IMAGES)
     parts = sub_documents(given, np.arange(4), MOMENT, kept_share=0.6)
     assert parts.sentences.counts.tolist() == [1, 3, 1, 2]
     assert parts.images.counts.tolist() == [1, 2, 1, 1]
     sub_texts = given.text_vectors.detach()[parts.sentence_rows].split(parts.sentences.counts.tolist())
     sub_images = given.image_vectors.detach()[parts.image_rows].split(parts.images.counts.tolist())
-    for i in range(4):
-        own = float(set_similarity(sub_texts[i] @ sub_images[i].T, similarity))
-        others = [j for j in range(4) if j != i]
-        over_images = max(max(0, 0.2 - own + float(set_similarity(texts[i] @ images[j].T, similarity))) for j in others)
-        over_texts = max(max(0, 0.2 - own + float(set_similarity(texts[j] @ images[i].T, similarity))) for j in others)
-        assert float(found[i]) == pytest.approx(over_images + over_texts)
+    table = similarities(given, similarity)
+    for number, (texts, images) in enumerate(zip(sub_texts, sub_images, strict=True)):
+        table[number, number] = set_similarity(texts @ images.T, similarity)
+    assert torch.allclose(found, cross_document_losses(table, given.allowed, margin=0.2))
 
 
 def test_sub_documents_are_the_document_s_own_different_rows_and_new_at_each_step() -> None:
@@ -282,7 +290,6 @@ def test_names_are_settings() -> None:
     assert config.objective_name == "cross-document+intra-document+dropout-subdocument"
     assert restore(TrainConfig, resolve(config)) == config
     cross, _, dropout = config.objective
-    assert isinstance(cross, CrossDocument) and isinstance(dropout, DropoutSubdocument)
     assert cross.loss is dropout.loss is Loss.SOFTMAX and dropout.kept_share == 0.8
     assert replace(config, objective=objective("coherence-aware")).needs.relations == "all"
     assert replace(config, objective=objective("hal")).needs.pairs and not config.needs.pairs
@@ -312,12 +319,12 @@ def test_a_batch_is_ragged() -> None:
     assert choose_all(given, np.array([1])).sentence_rows.tolist() == [3, 4, 5, 6, 7]
 
 
-@pytest.mark.parametrize("name", ["cross", "dropout"])
+@pytest.mark.parametrize("name", ["cross", "dropout", "nostruct"])
 def test_negatives_count_by_their_mean_in_the_first_epochs_of_training(name: str) -> None:
-    given = batch(SENTENCES, IMAGES)  # of epoch 2
-    mean, hardest = (losses(name, given, negatives=negatives) for negatives in (Negatives.MEAN, Negatives.HARDEST))
+    given, later = batch(SENTENCES, IMAGES), {"negatives": Negatives.HARDEST}  # a batch of epoch 2
+    mean, hardest = losses(name, given, negatives=Negatives.MEAN), losses(name, given, **later)
     assert not torch.equal(mean, hardest)
-    assert torch.equal(losses(name, given, mean_epochs=2), mean)
-    assert torch.equal(losses(name, given, mean_epochs=1), hardest)
+    assert torch.equal(losses(name, given, **later, mean_epochs=2), mean)
+    assert torch.equal(losses(name, given, **later, mean_epochs=1), hardest)
     validation = replace(given, draw_key=DrawKey(split="validation", epoch=0, step=0))
-    assert torch.equal(losses(name, validation, mean_epochs=2), losses(name, validation))
+    assert torch.equal(losses(name, validation, **later, mean_epochs=2), losses(name, validation, **later))

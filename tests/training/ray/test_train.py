@@ -19,7 +19,6 @@ from forked import Running, clean_environment, start
 from ray.cluster_utils import Cluster
 
 from schemas.configs import resolve
-from schemas.documents import Split
 from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from schemas.overrides import override
@@ -68,9 +67,7 @@ PATIENCE_S = 300
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    counts = {Split.TRAIN: 40, Split.VAL: 12}
-    made = {split: lakes.make_documents(split, count, lakes.World()) for split, count in counts.items()}
-    return lakes.write_lake(tmp_path_factory.mktemp("launch") / "lake", made, is_named=True)
+    return lakes.write_lake(tmp_path_factory.mktemp("launch") / "lake", lakes.splits(train=40, val=12), is_named=True)
 
 
 def train_undisturbed(config: TrainConfig, lake: Lake, folder: Path) -> LinkModel:
@@ -123,23 +120,22 @@ def test_a_killed_driver_is_resumed_as_one_run_with_the_same_weights(
     lake: Lake, empty_store: str, tmp_path: Path, workers: int, then: int
 ) -> None:
     """One worker trains in the driver, two by Ray; either goes on where the other was."""
-    tracking = empty_store
-    where = {"lake": lake.root.uri, "dataset": "synthetic", "tracking": tracking, "workers": workers}
+    where = {"lake": lake.root.uri, "dataset": "synthetic", "tracking": empty_store, "workers": workers}
     arguments, known = where | {"config": resolve(CONFIG)}, set(runs_folder(lake).names())
     (tmp_path / "driver.py").write_text(DRIVER)
     driver = start(
         json.dumps(arguments), folder=tmp_path, environment=clean_environment(), program=tmp_path / "driver.py"
     )
     try:
-        run_id = _wait_for_epoch(lake, tracking, 3, driver, known)
+        run_id = _wait_for_epoch(lake, empty_store, 3, driver, known)
     finally:
         driver.process.kill()
         driver.finish()
 
-    client = connect(tracking)
+    client = connect(empty_store)
     assert client.get_run(run_id).info.status == "RUNNING"
     lines: list[str] = []
-    summary = run_train(lake=lake.root.uri, resume=run_id, workers=then, tracking=tracking, say=lines.append)
+    summary = run_train(lake=lake.root.uri, resume=run_id, workers=then, tracking=empty_store, say=lines.append)
     assert ("starting Ray" in lines) is (then == 2)
 
     assert not [line for line in lines if line.startswith("epoch 1/")]  # it was not trained again
@@ -182,11 +178,6 @@ def test_what_a_callback_raises_is_raised_at_the_end_and_workers_have_the_priori
             lines.append("over")
         assert ray.get(niceness.remote()) == os.nice(0)
     assert set(lines) == {"reading the data", "over"}
-
-
-def test_workers_must_be_some(lake: Lake) -> None:
-    with pytest.raises(UsageError, match="--workers 0"):
-        launch(CONFIG, lake=lake, dataset="synthetic@v1", workers=0, run_id="none", on_report=print, on_progress=print)
 
 
 def test_mistakes_are_said_before_anything_starts(lake: Lake, empty_store: str) -> None:
