@@ -31,7 +31,7 @@ from schemas.errors import IntegrityError, UsageError
 from schemas.overrides import flatten
 from training.config import TrainConfig
 from training.evaluation.baselines import NOSTRUCT, Baseline
-from training.evaluation.evaluate import EvaluationReport, kind_of, means_of
+from training.evaluation.evaluate import RANDOM, EvaluationReport, kind_of, means_of
 from training.linking import rows
 from training.metrics.calibration import FILE_NAME, Calibration
 from training.metrics.links import ScoreKind
@@ -51,7 +51,7 @@ from training.promotions.record import MODEL_DIGEST_TAG, TAINTED, VERSION_TAG, M
 
 CARD_FILE = "model_card.md"
 OWN = ("links", "pairs")
-SHOWN = (*OWN, NOSTRUCT, *map(str, Baseline))
+SHOWN = (*OWN, NOSTRUCT, RANDOM, *map(str, Baseline))
 METRICS = {metric for kind in ScoreKind for metric in kind.metrics}
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pillow", "securesystemslib")  # the last one: statements
 CODE = ("multilink", "schemas", "networks", "training")  # packages that loading a model imports
