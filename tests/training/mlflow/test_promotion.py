@@ -11,7 +11,7 @@ from registries import Register, aliases_of
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from schemas.documents import Split
+from schemas.documents import Provenance, Split
 from schemas.errors import GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.overrides import override
@@ -21,7 +21,7 @@ from training.mlflow import judging
 from training.mlflow.champions import append, record_of
 from training.mlflow.gate import Contest
 from training.mlflow.judging import chose_epoch
-from training.mlflow.policy import Guard, Measure, Minimum, Policy
+from training.mlflow.policy import By, Groups, Guard, Measure, Minimum, Policy
 from training.mlflow.promotion import Promotion, count_look, promote, rollback
 from training.mlflow.registry import find_version
 from training.model import LinkModel
@@ -110,6 +110,29 @@ def test_the_policy_decides_on_minima_guards_and_the_latest_version(
     absent = Policy(guards=(Guard(dataset="rqa"),))
     with pytest.raises(NotFoundError, match="no data set 'rqa'"):
         promote(client, "linker", "2", lake=lake, policy=absent, say=print)
+
+
+def test_groups_are_told_apart_by_what_documents_say_of_themselves(
+    client: mlflow.MlflowClient,
+    register_model: Register,
+    trained: Path,
+    other_files: Callable[[], Path],
+    tmp_path: Path,
+) -> None:
+    made = lakes.make_documents(Split.VAL, 30, lakes.World())
+    documents = tuple(
+        replace(each, language="de" if number < 10 else "en", provenance=Provenance("ab"[number % 2], each.id))
+        for number, each in enumerate(made.documents)
+    )
+    lake = lakes.write_lake(tmp_path / "lake", {Split.VAL: replace(made, documents=documents)})
+    for folder in (trained, other_files()):
+        register_model(folder)
+    promote(client, "linker", "1", lake=lake, say=print)
+    policy = Policy(groups=(Groups(by=By.SOURCE),))
+    found = promote(client, "linker", "2", lake=lake, policy=policy, is_dry_run=True, say=print).decision
+    sizes = {"language=de": 10, "language=en": 20, "source=a": 15, "source=b": 15}
+    assert {each.group: each.documents for each in found.differences} == sizes
+    assert {"group source=a, champion", "group source=b, champion"} <= {check.name for check in found.checks}
 
 
 def test_a_chain_of_champions_is_held_to_the_best_of_them(
