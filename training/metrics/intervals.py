@@ -167,15 +167,15 @@ def documents_needed(differences: Floats, margin: float, *, level: float = LEVEL
         return 0
     tail, centred = (1 - level) / 2, np.asarray(differences, np.float64) - np.mean(differences)
     spread = float(centred.std(ddof=1))
-    usual = ((ndtri(POWER) - ndtri(tail)) * spread / margin) ** 2
-    if usual > MANY_DOCUMENTS:
-        return int(usual)
+    usual, fewest = ((ndtri(POWER) - ndtri(tail)) * spread / margin) ** 2, fewest_documents(margin, level=level)
+    if max(usual, fewest) > MANY_DOCUMENTS:
+        return int(max(usual, fewest))
 
     def is_shown(count: int) -> bool:
         sample = np.resize(centred, count) - ndtri(POWER) * spread / count**0.5
         return probability_below(MOST - margin, np.maximum(sample + MOST, 0.0), np.ones(count)) <= tail
 
-    low, high = 0, fewest_documents(margin, level=level)
+    low, high = 0, fewest
     while not is_shown(high):
         low, high = high, 2 * high
     while high - low > max(1, high // 500):

@@ -139,6 +139,7 @@ def test_documents_needed_are_enough_in_four_of_five_cases() -> None:
     assert documents_needed(np.zeros(5), 1.0) == fewest_documents(1.0) == 368
     assert documents_needed(sample, 0.01) == pytest.approx((2.8016 * spread / 0.01) ** 2, rel=0.001)
     assert documents_needed(np.zeros(5), 100.0) == 1
+    assert documents_needed(np.zeros(5), 1e-6) == fewest_documents(1e-6) > 3e8  # which are not tried
 
 
 def test_a_looser_margin_lets_through_what_a_tighter_one_does() -> None:
