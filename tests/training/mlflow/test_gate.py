@@ -394,7 +394,7 @@ def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
         ("lastest_only = true", "unknown key 'lastest_only'; did you mean 'latest_only'"),
         ("[[guards]]\ndataset = 'rqa'\nmargn = 1", "unknown key 'guards.margn'; did you mean 'guards.margin'"),
         ("[[guards]]\nmargin = 1", "guards.dataset = '': expected a name"),
-        ("[minimum]\nauc = 170", "minimum.auc = 170: "),
+        ("[minimum]\nauc = 100.5", "minimum.auc = 100.5: "),
         ("[minimum]\nauc = 'high'", "minimum.auc = 'high': expected `float"),
         ("[[guards]]\ndataset = 'rqa@v1'", "guards.dataset = 'rqa@v1': expected a name without version"),
         ("[[guards]]\ndataset = 'rqa'\n[[guards]]\ndataset = 'rqa'", "guards = .*: name a data set once"),
