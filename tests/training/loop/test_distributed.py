@@ -113,7 +113,7 @@ def without_dropout(config: TrainConfig) -> TrainConfig:
     return replace(config, text=replace(config.text, dropout=0.0), image=replace(config.image, dropout=0.0))
 
 
-# `test_matrix.py` has every recipe with two, three and four workers.
+# `test_recipes.py` has every recipe with two, three and four workers.
 ANY_NUMBER = [
     *(steps_of(config, 2) for config in (FROZEN, WORDS, NORMALISED, SINGLES, FUSED, SHOWN, FEW_SHOWN)),
     *(steps_of(config, 4) for config in (FROZEN, NORMALISED)),
