@@ -1,6 +1,9 @@
-"""Small archives: pictures with what is said of them, as the parts of an index."""
+"""Small archives: pictures and what is said of them, as the parts of an index; photographs of an archive in a lake."""
 
-from collections.abc import Sequence
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +11,39 @@ import pyarrow as pa
 
 from newsroom.archive.index import write_part
 from newsroom.archive.records import Picture, Records, write_table
+from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture
 from schemas.links import FIELDS, FIELDS_SCHEMA, PLACES, PLACES_SCHEMA, WORDS
+
+PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
+TEXTS = {"headline": "Eine Rakete startet", "caption": "Die Rakete über Florida", "body": "Sie flog.\nSie kam an."}
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Photographs in a lake, by their names, and what editors could have seen of them and decided."""
+
+    lake: str
+    dataset: str
+    images: dict[str, str]  # name -> content hash
+
+    def shown(self, texts: dict[str, str] = TEXTS, **values: object) -> Ranking:
+        pictures = tuple(ShownPicture(image=image, score=0.5) for image in self.images.values())
+        known = {"models": ("models:/m/1",), "pictures": pictures, "dataset": self.dataset, "language": "de"}
+        return Ranking(texts=texts, **known | values)
+
+    def decision(self, action: Action, name: str, reason: Objection | None = None, **values: object) -> Decision:
+        reason = reason or (Objection.SUBJECT if action is Action.REJECT else None)
+        return Decision(action=action, image=self.images[name], reason=reason, **{"dataset": self.dataset} | values)
+
+
+def write_photographs(folder: Path, said: Mapping[str, Mapping[str, object]]) -> Path:
+    """Copy photographs of the fixtures by their names; return the file that says something of each."""
+    for name in said:
+        shutil.copy(PHOTOGRAPHS / f"{name}.jpg", folder)
+    path = folder / "archive.jsonl"
+    rows = [{"id": name, "image": f"{name}.jpg", **fields} for name, fields in said.items()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 def key_of(picture: Picture) -> int:

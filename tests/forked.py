@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 CACHE = "MULTILINK_CACHE"  # where the data that is trained on is mapped; the tests have a folder of their own
 SETTINGS = ("MLFLOW_", "MULTILINK_")  # how names of variables begin that change what commands do
 # The modules of the commands; what they import comes with them.
@@ -46,8 +46,12 @@ class Outcome:
 
     @property
     def json(self) -> dict[str, Any]:
-        values: dict[str, Any] = json.loads(self.out.splitlines()[-1])
-        return values
+        return json.loads(self.out.splitlines()[-1])
+
+    def check(self) -> "Outcome":
+        """Return the outcome of a command that did what it was told."""
+        assert self.status == 0, self.err
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,7 @@ class Running:
         self.process.join()
         with self.output as folder:
             out, err = ((Path(folder) / name).read_text(encoding="utf-8") for name in ("out", "err"))
-        status = self.process.exitcode
-        return Outcome(status, out, err)
+        return Outcome(self.process.exitcode, out, err)
 
 
 def clean_environment(**own: str) -> dict[str, str]:

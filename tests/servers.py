@@ -4,8 +4,6 @@ PostgreSQL is Debian's package `postgresql`; without it its tests are skipped. I
 it as `nobody`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -17,13 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-
-if TYPE_CHECKING:
-    from orchestration.local.supervisor import Supervisor
 
 START_S, WAIT_S = 240.0, 600.0
 
@@ -75,6 +70,20 @@ def wait_for(condition: Callable[[], Any], what: str = "it comes about", *, time
     return found
 
 
+def children_of(words: str, parent: int | None = None) -> list[int]:
+    """Return the processes that a process has started, by default this one, whose command holds some words."""
+    threads = Path("/proc", str(parent or os.getpid()), "task").glob("*/children")
+    return [pid for each in threads for pid in map(int, each.read_text().split()) if words in command_of(pid)]
+
+
+def command_of(pid: int) -> str:
+    """Return a process's command line; nothing where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
 @contextmanager
 def server(command: list[str], port: int, *, user: str | None = None) -> Iterator[None]:
     """Run a server until the body ends, from the moment it answers."""
@@ -92,7 +101,7 @@ def server(command: list[str], port: int, *, user: str | None = None) -> Iterato
 
 
 @contextmanager
-def mlflow_server(folder: Path, template: Path, **environment: str) -> Iterator[tuple[str, Supervisor]]:
+def mlflow_server(folder: Path, template: Path, **environment: str) -> Iterator[tuple[str, Any]]:
     """Run an MLflow server over a copy of a store, as `multilink up` does; give its address and what keeps it."""
     from orchestration.local.supervisor import MARK_VARIABLE, Supervisor
     from orchestration.local.up import mlflow_service

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,33 @@ import torch
 from candidates import names, parted, uris_of
 from forked import Outcome, clean_environment, start
 from packaging.requirements import Requirement
+from repository import ROOT
 
+from pipelines.config import recipe as build_recipe
+from pipelines.features.catalogue import extractors
+from pipelines.settings import FeaturesConfig
 from pipelines.sources.datasets.news import NewsSource
 from schemas.documents import Role
 from schemas.errors import ConfigError
-from schemas.plugins import OBJECTIVES, Group, find_part, load_plugin, part_names, plugins, requirement
+from schemas.overrides import override
+from schemas.plugins import (
+    FUSERS,
+    OBJECTIVES,
+    SIMILARITIES,
+    Group,
+    find_part,
+    load_plugin,
+    part_names,
+    plugins,
+    requirement,
+)
+from training.config import TrainConfig, objective
+from training.data.ragged import Ragged
+from training.loop.encoding import losses
+from training.mlflow.registering import requirements_of
+from training.objectives.batch import EncodedBatch
+from training.recipes import recipe
 
-ROOT = Path(__file__).resolve().parents[1]
 PARTS = ROOT / "examples" / "parts"
 BROKEN = {
     "multilink.objectives": {
@@ -54,8 +75,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which pip installed the example's package, asking no index."""
     target = tmp_path_factory.mktemp("parts")
     command = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(target)]
-    copied = target / "source"
-    subprocess.run(["cp", "-r", str(PARTS), str(copied)], check=True)
+    copied = shutil.copytree(PARTS, target / "source")
     subprocess.run([sys.executable, "-m", *command, str(copied)], check=True, timeout=300)
     return target
 
@@ -83,17 +103,14 @@ def multilink(folder: Path, *arguments: str, path: Path) -> Outcome:
 
 def write_albums(folder: Path, photographs: dict[str, bytes]) -> Path:
     """Write twelve albums of three pictures each, and a row without a caption."""
-    rows, names = [], sorted(photographs)
-    for number in range(12):
-        for place in range(3):
-            name = f"{number}-{place}.jpg"
-            folder.mkdir(exist_ok=True)
-            (folder / name).write_bytes(photographs[names[(number * 3 + place) % len(names)]])
-            rows.append((f"album-{number:02}", name, f"Picture {place} of {names[(number + place) % len(names)]}."))
-    rows.append(("album-11", "0-0.jpg", " "))
-    path = folder / "albums.csv"
+    rows, names, path = [("album", "picture", "caption")], sorted(photographs), folder / "albums.csv"
+    folder.mkdir()
+    for number, place in product(range(12), range(3)):
+        name = f"{number}-{place}.jpg"
+        (folder / name).write_bytes(photographs[names[(number * 3 + place) % len(names)]])
+        rows.append((f"album-{number:02}", name, f"Picture {place} of {names[(number + place) % len(names)]}."))
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("album", "picture", "caption"), *rows])
+        csv.writer(file).writerows([*rows, ("album-11", "0-0.jpg", " ")])
     return path
 
 
@@ -104,8 +121,7 @@ def test_a_package_of_parts_is_used_by_the_commands(
     table = write_albums(tmp_path / "own", photographs)
     features = "features.images=colour-histogram"
     build = ["build", "captions", "--set", f"source.documents={table}", "--set", features, "--lake", "lake", "--json"]
-    built = multilink(tmp_path, *build, path=installed)
-    assert built.status == 0, built.err
+    multilink(tmp_path, *build, path=installed).check()
     images = next((tmp_path / "lake" / "datasets" / "captions").rglob("images/**/*.parquet"))
     vectors = np.stack(pq.read_table(images).column("features.colour-histogram").to_pylist())
     assert vectors.shape[1] == 64
@@ -117,8 +133,7 @@ def test_a_package_of_parts_is_used_by_the_commands(
     train = ["train", "--dataset", "captions", "--recipe", "tiny", "--lake", "lake"]
     for version, own in ((1, [*objective, *towers]), (2, [*objective, *fused, "text.buckets=100"])):
         settings = [part for setting in (*own, "training.epochs=2", "dimensions=16") for part in ("--set", setting)]
-        trained = multilink(tmp_path, *train, *settings, path=installed)
-        assert trained.status == 0, trained.err
+        trained = multilink(tmp_path, *train, *settings, path=installed).check()
         assert f"models:/multilink-captions-info-nce/{version}" in trained.out
     link = ["link", "--model", "models:/multilink-captions-info-nce/1", "--dataset", "captions", "--lake", "lake"]
     assert multilink(tmp_path, *link, "--output", "links", path=installed).status == 0
@@ -169,8 +184,7 @@ def test_a_shard_is_read_with_other_tools(executed: Path) -> None:
     assert lines["pyarrow"] == str(splits["train"]["documents"])
     counted = [(name, split["documents"], split["sentences"]) for name, split in splits.items()]
     assert eval(lines["duckdb"]) == sorted(counted)
-    images = sum(split["unique_images"] for split in splits.values())
-    assert sum(shape[0] for shape in eval(lines["torch"])) == images
+    assert sum(shape[0] for shape in eval(lines["torch"])) == sum(split["unique_images"] for split in splits.values())
     assert all(min(each.values()) == 256 for each in eval(lines["ray"]))
 
 
@@ -242,11 +256,6 @@ def test_published_news_become_records_of_the_recipe(name: str, tmp_path: Path) 
 
 def test_the_objective_is_the_cross_entropy_of_the_own_sets(installed: Path, on_path: Callable[[Path], None]) -> None:
     on_path(installed)
-    from training.config import objective
-    from training.data.ragged import Ragged
-    from training.loop.encoding import losses
-    from training.objectives.batch import EncodedBatch
-
     vectors = torch.nn.functional.normalize(torch.randn(6, 4, generator=torch.Generator().manual_seed(1)), dim=1)
     batch = EncodedBatch(
         ids=("a", "b", "c"),
@@ -256,8 +265,7 @@ def test_the_objective_is_the_cross_entropy_of_the_own_sets(installed: Path, on_
         image_vectors=vectors[3:],
         allowed=~torch.eye(3, dtype=torch.bool),
     )
-    terms = objective("info-nce", similarity={"name": "dc", "combine": "mean"}, temperature=0.5)
-    found = losses(terms, batch)
+    found = losses(objective("info-nce", similarity={"name": "dc", "combine": "mean"}, temperature=0.5), batch)
     shares = np.exp((vectors[:3] @ vectors[3:].T).double().numpy() / 0.5)
     expected = -np.log(np.diag(shares) / shares.sum(axis=1)) / 2 - np.log(np.diag(shares) / shares.sum(axis=0)) / 2
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
@@ -265,9 +273,6 @@ def test_the_objective_is_the_cross_entropy_of_the_own_sets(installed: Path, on_
 
 def test_the_similarity_is_the_mean_of_a_documents_cosines(installed: Path, on_path: Callable[[Path], None]) -> None:
     on_path(installed)
-    from schemas.plugins import SIMILARITIES
-    from training.data.ragged import Ragged
-
     cosines = torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) - 0.5
     sentences, images = Ragged.of([2, 3]), Ragged.of([1, 3])
     mean = find_part(SIMILARITIES, "mean")()
@@ -279,8 +284,6 @@ def test_the_similarity_is_the_mean_of_a_documents_cosines(installed: Path, on_p
 
 def test_the_fuser_starts_from_the_mean_of_the_sources(installed: Path, on_path: Callable[[Path], None]) -> None:
     on_path(installed)
-    from schemas.plugins import FUSERS
-
     fuser = find_part(FUSERS, "share")().build(sources=3, dimensions=2, head_dimensions=1)
     stacked = torch.arange(12.0).view(2, 3, 2)
     np.testing.assert_allclose(fuser(stacked).detach().numpy(), stacked.numpy().mean(axis=1), atol=1e-6)
@@ -304,37 +307,16 @@ def test_a_model_requires_the_package_of_each_of_its_parts(
     installed: Path, on_path: Callable[[Path], None], settings: list[str]
 ) -> None:
     on_path(installed)
-    from schemas.overrides import override
-    from training.mlflow.registering import requirements_of
-    from training.recipes import recipe
-
-    def parts_of(config: object) -> list[str]:
-        return [each for each in requirements_of(config) if each.startswith("multilink-parts")]
-
-    plain = recipe("tiny")
-    assert parts_of(plain) == []
-    (own,) = parts_of(override(plain, settings))
-    assert own == f"multilink-parts @ {(installed / 'source').as_uri()}"
+    plain, own = ({*requirements_of(changed(*each))} for each in ([], settings))
+    assert own - plain == {f"multilink-parts @ {(installed / 'source').as_uri()}"}
 
 
-def changed(setting: str) -> object:
-    from schemas.overrides import override
-    from training.recipes import recipe
-
-    return override(recipe("tiny"), [setting])
+def changed(*settings: str) -> TrainConfig:
+    return override(recipe("tiny"), settings)
 
 
 def column(name: str) -> object:
-    from pipelines.features.catalogue import extractors
-    from pipelines.settings import FeaturesConfig
-
     return extractors([name], "images", FeaturesConfig())
-
-
-def data_set(name: str) -> object:
-    from pipelines.config import recipe
-
-    return recipe(name)
 
 
 @pytest.mark.parametrize(
@@ -346,8 +328,8 @@ def data_set(name: str) -> object:
         (changed, "objective.name=no-class", "expected a dataclass whose name is 'no-class' by default"),
         (changed, "text.name=no-tower", "expected a dataclass whose name is 'no-tower' by default"),
         (column, "no-entry", "expected an Entry of the catalogue for each column, by name"),
-        (data_set, "no-build", ": expected functions that return a BuildConfig, by name"),
-        (data_set, "raises", ": RuntimeError: no licence key"),
+        (build_recipe, "no-build", ": expected functions that return a BuildConfig, by name"),
+        (build_recipe, "raises", ": RuntimeError: no licence key"),
     ],
 )
 def test_a_broken_part_is_one_clear_error_where_it_is_used(
@@ -369,12 +351,8 @@ def test_a_name_that_another_package_has_is_told(tmp_path: Path, on_path: Callab
 
 
 def test_a_module_in_a_groups_folder_is_found_by_itself(tmp_path: Path, on_path: Callable[[Path], None]) -> None:
-    folder = tmp_path / "own_kinds"
-    folder.mkdir()
-    (folder / "__init__.py").touch()
-    (folder / "one_kind.py").write_text(
-        "from dataclasses import dataclass\n\n\n@dataclass\nclass OneKind:\n    name: str = 'one-kind'\n"
-    )
+    kind = "from dataclasses import dataclass\n\n\n@dataclass\nclass OneKind:\n    name: str = 'one-kind'\n"
+    write_package(tmp_path / "own_kinds", __init__="", one_kind=kind)
     on_path(tmp_path)
     group = Group("multilink.no_such_group", "own_kinds")
     assert part_names(group) == ["one-kind"]
@@ -403,17 +381,21 @@ def test_a_part_of_a_package_that_no_index_has_is_named_by_its_place(
     if note:
         (tmp_path / "rival_parts-1.0.dist-info" / "direct_url.json").write_text(note)
     on_path(tmp_path)
-    assert requirement(OBJECTIVES, "rival") == expected
-    Requirement(expected)
+    assert requirement(OBJECTIVES, "rival") == expected and Requirement(expected)
 
 
 def broken(folder: Path) -> None:
     """Install a package of which no part is what it should be."""
     write_entry_points(folder, "broken-parts", BROKEN)
-    (folder / "broken_parts").mkdir()
-    (folder / "broken_parts" / "__init__.py").write_text("WORD = 'word'\n")
-    (folder / "broken_parts" / "half.py").write_text(
+    half = (
         "from dataclasses import dataclass\n\nfrom training.objectives.term import Term\n\n\n"
         "@dataclass(frozen=True, slots=True, kw_only=True)\nclass NoLosses(Term):\n    name: str = 'no-losses'\n"
     )
-    (folder / "broken_parts" / "raising.py").write_text("raise RuntimeError('no licence key')\n")
+    raising = "raise RuntimeError('no licence key')\n"
+    write_package(folder / "broken_parts", __init__="WORD = 'word'\n", half=half, raising=raising)
+
+
+def write_package(folder: Path, **modules: str) -> None:
+    folder.mkdir()
+    for name, code in modules.items():
+        (folder / f"{name}.py").write_text(code)

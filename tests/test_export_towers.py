@@ -1,11 +1,12 @@
 """A small pair of towers, exported by the example: columns, a model without training, and a baseline of reports."""
 
-import importlib.util
 import io
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
+import lakes
 import numpy as np
 import pytest
 import tokenizers
@@ -20,13 +21,10 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.data.lake import Columns, read_split
-from training.data.loading import load_training_data
 from training.data.ragged import unit_rows
 from training.evaluation.baselines import Baseline, evaluate_baseline
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.models import evaluate_model
-from training.loop.context import Context
-from training.loop.trainer import train
 from training.model import LinkModel
 from training.recipes import recipe
 
@@ -63,15 +61,6 @@ def tokenizer() -> Any:
     )
 
 
-def exported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the example in this process."""
-    spec = importlib.util.spec_from_file_location("export_towers", EXAMPLE)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    monkeypatch.setattr(sys, "argv", [EXAMPLE.name, str(folder), "pair", "--out", str(folder)])
-    example.main()
-
-
 @pytest.mark.parametrize("make", [clip, siglip])
 def test_a_pair_of_towers_is_a_model_without_training(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -80,7 +69,9 @@ def test_a_pair_of_towers_is_a_model_without_training(
     model, pictures = make()
     for part in (model.eval(), pictures, words := tokenizer()):
         part.save_pretrained(tmp_path / "saved")
-    exported(tmp_path / "saved", monkeypatch)
+    saved = str(tmp_path / "saved")
+    monkeypatch.setattr(sys, "argv", [EXAMPLE.name, saved, "pair", "--out", saved])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
     files = [f"pair-{side}={tmp_path / 'saved' / f'pair-{side}.onnx'}" for side in ("images", "texts")]
     lake = Lake.at(str(tmp_path / "lake"))
     build(
@@ -106,8 +97,7 @@ def test_a_pair_of_towers_is_a_model_without_training(
     )  # resized by another library
     assert np.ptp(found.image_bank, axis=0).max() > 0.1
     config = override(recipe("joint-embeddings"), ["link.steps=", "dimensions=32"])
-    data = load_training_data(lake, "documents", config.reading)
-    trained = LinkModel.load(train(config, data, Context(), run_directory=tmp_path / "run").model)
+    trained = LinkModel.load(lakes.learn(config, lake, tmp_path / "run", dataset="documents"))
     own = evaluate_model(trained, lake, "documents", Split.TEST)
     baseline = evaluate_baseline(Baseline.JOINT_EMBEDDINGS, lake, "documents", Split.TEST, config=EvaluateConfig())
     assert own.scores.means() == pytest.approx(baseline.evaluation.scores.means())

@@ -58,13 +58,10 @@ def test_a_model_links_as_it_did(release: tuple[Path, dict[str, Any]]) -> None:
     model = LinkModel.load(path / "model")
     version = read_manifest(Lake.at(str(path / "lake")), "documents")
     documents = read_for_model(model.card.config.reading, model.card.data, *version, "val")
-    stored = {}
-    for part in (Path(links_of(path, expected).uri) / "links" / "val").iterdir():
-        for row in pq.read_table(part).to_pylist():
-            stored[row["document"], row["sentence"], row["image"]] = row["similarity"]
-    found = {}
-    for each in Linker(model=model, uri="m").link_set(documents):
-        found |= {(link.document, link.sentence, link.image): link.similarity for link in each.links}
+    rows = pq.read_table(Path(links_of(path, expected).uri) / "links" / "val").to_pylist()
+    stored = {(row["document"], row["sentence"], row["image"]): row["similarity"] for row in rows}
+    links = [link for each in Linker(model=model, uri="m").link_set(documents) for link in each.links]
+    found = {(link.document, link.sentence, link.image): link.similarity for link in links}
     assert found == pytest.approx(stored, abs=1e-5) and len(found) == 2 * expected["documents"]["val"]
 
 
@@ -81,9 +78,9 @@ def test_a_promotion_is_proved(release: tuple[Path, dict[str, Any]]) -> None:
     path, expected = release
     home = Lake.at(str(path / "lake")).promotions(expected["model"])
     (statement,) = trusted_statements(home, trusted_keys([path / "keys"]))
-    assert statement.predicate["champions"] == ["1"]
-    assert statement.predicate["model"]["digest"] == folder_digest(path / "model")
-    assert statement.predicate["decision"]["is_promoted"] is expected["is_promoted"] is True
+    says = statement.predicate
+    assert (says["champions"], says["model"]["digest"]) == (["1"], folder_digest(path / "model"))
+    assert says["decision"]["is_promoted"] is expected["is_promoted"] is True
 
 
 def test_an_index_is_opened_or_made_anew_after_one_line(release: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
@@ -93,8 +90,7 @@ def test_an_index_is_opened_or_made_anew_after_one_line(release: tuple[Path, dic
     shutil.copytree(path / "model", Path(folder.uri) / "model")
     index = open_index(folder.uri)
     assert index.manifest.images == 2 * sum(expected["documents"].values())
-    for row in np.arange(index.manifest.rows):
-        (vector,) = index.vectors.rows[np.array([row])]
+    for vector in index.vectors.rows[np.arange(index.manifest.rows)]:
         assert index.vectors.nearest(vector, 1).scores[0] == pytest.approx(1, abs=1e-5)
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from repository import ROOT
 
 
 def test_make_sets_up_anew_for_another_python_that_is_named(tmp_path: Path) -> None:

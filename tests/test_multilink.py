@@ -38,10 +38,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, template: Path) -> Path:
 @pytest.fixture(scope="module")
 def trained(workspace: Path) -> dict[str, str]:
     """Return the addresses of models of them by recipe, registered in the folder."""
-    lake, store = str(workspace / "lake"), f"sqlite:///{workspace}/mlflow.db"
-    built = multilink.build("documents", lake=lake, settings=[f"source.documents={workspace}/documents.jsonl"])
-    assert built["splits"]["train"]["documents"] == 12
-    where = {"lake": lake, "tracking_uri": store}
+    where = {"lake": str(workspace / "lake"), "tracking_uri": f"sqlite:///{workspace}/mlflow.db"}
+    source = f"source.documents={workspace}/documents.jsonl"
+    assert multilink.build("documents", lake=where["lake"], settings=[source])["splits"]["train"]["documents"] == 12
     settings = {"tiny": ["training.epochs=2"], "closed-form": ["link.names=0.4"]}
     done = {name: multilink.train("documents", recipe=name, settings=own, **where) for name, own in settings.items()}
     assert done["closed-form"]["evaluation"]["baselines"].keys() >= {"class-names"}
@@ -113,13 +112,12 @@ def test_a_version_is_read_as_arrow_and_as_tensors(workspace: Path, trained: dic
     lake, store = str(workspace / "lake"), f"sqlite:///{workspace}/mlflow.db"
     data = multilink.open_dataset("documents", lake=lake)
     assert data.splits == ["train", "val"]
-    documents = data.table("documents", split="train", columns=["id"])
-    assert sorted(documents["id"].to_pylist()) == sorted(f"d{number}" for number in range(12))
+    ids = data.table("documents", split="train", columns=["id"])["id"].to_pylist()
+    assert sorted(ids) == sorted(f"d{number}" for number in range(12))
     name = "features.efficientnet-lite0"
     batches = list(data.batches("images", split="train", columns=["hash", name], rows=10))
     assert [len(batch["hash"]) for batch in batches] == [10, 10, 10, 6]
-    vectors = batches[0][name]
-    assert isinstance(vectors, torch.Tensor) and vectors.shape == (10, 1280) and vectors.dtype == torch.float32
+    assert (batches[0][name].shape, batches[0][name].dtype) == ((10, 1280), torch.float32)
     scores = multilink.evaluate(trained["tiny"], "documents", lake=lake, split="val", tracking_uri=store)
     assert scores["documents"] == 4 and 0 <= scores["auc"]["mean"] <= 100
     with pytest.raises(UsageError, match="no data set 'other'"):
@@ -150,13 +148,12 @@ def test_a_version_is_a_hugging_face_data_set_with_decoded_pictures(
     found = data.huggingface("train")
     assert isinstance(found, datasets.Dataset) and len(found) == 12
     for row in found:
-        stored_row = documents[row["id"]]
-        assert row["links"] == stored_row["links"]
-        assert [sentence["text"] for sentence in row["sentences"]] == [each["text"] for each in stored_row["sentences"]]
-        for picture, image in zip(row["images"], stored_row["images"], strict=True):
+        expected = documents[row["id"]]
+        assert row["links"] == expected["links"]
+        assert [sentence["text"] for sentence in row["sentences"]] == [each["text"] for each in expected["sentences"]]
+        for picture, image in zip(row["images"], expected["images"], strict=True):
             np.testing.assert_array_equal(np.asarray(picture.convert("RGB")), pixels(pictures[image["hash"]]["jpeg"]))
-    again = data.huggingface("train")
-    assert again.cache_files == found.cache_files  # written once
+    assert data.huggingface("train").cache_files == found.cache_files  # written once
     with pytest.raises(UsageError, match="split 'training': expected one of train, val, test"):
         data.huggingface("training")
 
@@ -168,17 +165,16 @@ def test_a_version_is_a_data_set_of_pytorch_that_workers_share(stored: Any) -> N
     found = data.torch("train", features=[name])
     assert len(found) == 12
     loader = torch.utils.data.DataLoader(found, batch_size=None, num_workers=2, multiprocessing_context="fork")
-    seen = {}
-    for item in loader:
-        seen[item["id"]] = item
-        row = documents[item["id"]]
+    seen = {item["id"]: item for item in loader}
+    assert seen.keys() == documents.keys()
+    for row in documents.values():
+        item = seen[row["id"]]
         assert item["sentences"] == [each["text"] for each in row["sentences"]]
         assert item["links"].tolist() == [[link["sentence"], link["image"]] for link in row["links"]]
         shown = [pictures[image["hash"]] for image in row["images"]]
         for tensor, picture in zip(item["images"], shown, strict=True):
             np.testing.assert_array_equal(tensor.permute(1, 2, 0).numpy(), pixels(picture["jpeg"]))
         np.testing.assert_array_equal(item[name].numpy(), np.asarray([each[name] for each in shown], np.float32))
-    assert seen.keys() == documents.keys()
 
 
 def test_a_notebook_draws_links_with_their_pictures() -> None:
@@ -197,21 +193,18 @@ def test_a_notebook_draws_links_with_their_pictures() -> None:
     cells = [[cell.text or cell[0].get("src") for cell in row] for row in page.findall("tr")[1:]]
     assert cells[0] == ["A <red> ball.", "https://example.org/a.jpg?a=1&b=2", "similarity 0.75"]
     assert cells[1][0::2] == ["Another.", "similarity 0.50, probability 88%"] and cells[2][2] == "similarity 0.40, fair"
-    shown = Image.open(io.BytesIO(base64.b64decode(cells[1][1].partition("base64,")[2])))
-    assert shown.size == (97, 96)
+    assert Image.open(io.BytesIO(base64.b64decode(cells[1][1].partition("base64,")[2]))).size == (97, 96)
 
 
 def test_what_is_named_is_the_interface() -> None:
     assert dir(multilink) == sorted(multilink.__all__)
     assert multilink.__version__ == metadata.version("multilink-pipeline")
-    for name in multilink.__all__:
-        assert getattr(multilink, name) is not None
+    assert [name for name in multilink.__all__ if getattr(multilink, name) is None] == []
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
     heavy = "{'torch', 'mlflow', 'ray', 'apache_beam', 'pyarrow'}"
     code = f"import sys, multilink; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         multilink.nothing  # noqa: B018

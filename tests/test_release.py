@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from forked import clean_environment
+from repository import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("multilink", "networks", "schemas", "pipelines", "training", "newsroom", "orchestration")
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, 'build_' + sys.argv[1])(sys.argv[2]))"
 
@@ -83,8 +83,9 @@ def run(program: Path, *arguments: str, folder: Path) -> subprocess.CompletedPro
 
 @pytest.mark.slow
 def test_a_wheel_of_the_source_distribution_has_the_files_of_the_repository(unpacked: Path, wheel: Path) -> None:
-    for name in ("CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "constraints.txt"):
-        assert (unpacked / name).is_file(), name
+    assert {"CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "constraints.txt"} <= {
+        path.name for path in unpacked.iterdir()
+    }
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES]
     tracked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     with zipfile.ZipFile(wheel) as made:
@@ -102,10 +103,8 @@ def test_an_installed_multilink_links_two_pictures_without_the_repository(instal
     assert all(Path(path).is_relative_to(installed.parent) for path in found) and len(found) == 2
     for name in ("cat", "coffee"):
         shutil.copy(ROOT / "examples" / "photographs" / f"{name}.jpg", tmp_path)
-    record = {
-        "sentences": ["An espresso.", "A cat looks up."],
-        "images": [{"path": "cat.jpg"}, {"path": "coffee.jpg"}],
-    }
+    pictures = [{"path": "cat.jpg"}, {"path": "coffee.jpg"}]
+    record = {"sentences": ["An espresso.", "A cat looks up."], "images": pictures}
     (tmp_path / "new.jsonl").write_text(json.dumps(record) + "\n")
     files = ["--input", "new.jsonl", "--output", "links.parquet", "--page", "linked", "--json"]
     linked = run(installed / "multilink", "link", "--model", "class-names", *files, folder=tmp_path)

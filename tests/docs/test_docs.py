@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.main import get_command
+from commands import parse
+from repository import ROOT
 
-from orchestration.cli import app
 from schemas.errors import NotFoundError
 from schemas.overrides import override
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
@@ -46,14 +45,8 @@ EVERY = [(page.relative_to(ROOT).as_posix(), line) for page in PAGES for line in
 def test_a_command_in_the_guide_is_one(page: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MULTILINK_LAKE", "lake")
     monkeypatch.setattr("socket.create_connection", lambda *_, **__: io.BytesIO())
-    command, arguments = get_command(app), shlex.split(line)[1:]
-    while True:
-        name, *arguments = arguments
-        command = command.get_command(None, name)
-        if not hasattr(command, "commands"):
-            break
     try:
-        context = command.make_context(name, arguments)
+        context = parse(shlex.split(line))
     except typer.TyperException as problem:  # in running text, an option may be named without the others
         words = problem.format_message()
         is_of_the_readers = words.endswith("does not exist.")  # a file that the reader has
@@ -76,8 +69,7 @@ def test_recipes_named_beside_settings_take_them() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_targets_of_make_that_a_page_names_are_there(page: Path) -> None:
-    named = {word for line in code_of(page) for word in re.findall(r"^make ([a-z-]+)", line)}
-    assert named <= TARGETS
+    assert {word for line in code_of(page) for word in re.findall(r"^make ([a-z-]+)", line)} <= TARGETS
 
 
 def test_the_guide_builds_without_a_warning_and_asks_no_other_host(tmp_path: Path) -> None:
@@ -91,8 +83,7 @@ def test_the_guide_builds_without_a_warning_and_asks_no_other_host(tmp_path: Pat
     loaded = re.compile(r"""<(?:script|img|iframe)[^>]+src=["']https?://|<link[^>]+stylesheet[^>]+href=["']https?://""")
     assert [page.name for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []
     listed = set(re.findall(r"\]\((\S+?\.html)\)", (tmp_path / "site" / "llms.txt").read_text(encoding="utf-8")))
-    home = {"404.html", "index.html"}
-    assert listed == {page.relative_to(tmp_path / "site").as_posix() for page in pages} - home
+    assert listed == {page.relative_to(tmp_path / "site").as_posix() for page in pages} - {"404.html", "index.html"}
 
 
 def test_the_page_of_parts_shows_one_file_of_the_example_and_names_the_others() -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from forked import clean_environment, start
 from PIL import Image, ImageDraw
-
-ROOT = Path(__file__).resolve().parents[2]
+from repository import ROOT
 
 
 def without_times(text: str) -> str:
@@ -22,8 +21,7 @@ def test_the_first_command_of_the_readme_prints_what_stands_below_it(tmp_path: P
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Use\n")[2]
     command, printed = re.findall(r"(?:^ {4}.*\n)+", section, re.MULTILINE)[:2]
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    done = start(*shlex.split(command)[1:], folder=tmp_path, environment=clean_environment()).finish()
-    assert done.status == 0, done.err
+    done = start(*shlex.split(command)[1:], folder=tmp_path, environment=clean_environment()).finish().check()
     assert without_times(done.out) == without_times(textwrap.dedent(printed))
     assert "Breakfast is an espresso." in (tmp_path / "linked" / "index.html").read_text(encoding="utf-8")
 
@@ -53,9 +51,7 @@ def test_the_first_block_of_the_page_on_python_works_for_documents_without_links
             images.append({"path": name})
         lines.append(json.dumps({"sentences": [text for text, _, _ in some], "images": images}))
     (tmp_path / "own" / "documents.jsonl").write_text("\n".join(lines) + "\n")
-    program = tmp_path / "program.py"
-    done = start(folder=tmp_path, environment=clean_environment(), program=program).finish()
-    assert done.status == 0, done.err
+    done = start(folder=tmp_path, environment=clean_environment(), program=tmp_path / "program.py").finish().check()
     assert "GCSFileSystem" not in done.err and "apitools" not in done.err
     expected = [("Cut the boards.", "own/shelf/1.jpg"), ("Glue them.", "own/shelf/2.jpg")]
     assert sorted(tuple(line.split("  ")[1:]) for line in done.out.splitlines()) == expected

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from forked import clean_environment, start
+from repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MODEL = "multilink-documents-closed-form"
 
 

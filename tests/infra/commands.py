@@ -27,8 +27,8 @@ def parser_of(program: str) -> Any:
     return found if hasattr(found, "make_context") else found()
 
 
-def parse(command: list[str]) -> list[str]:
-    """Parse a command line with the program's own parser and return what is left: the arguments of its last command.
+def parse(command: list[str]) -> Any:
+    """Parse a command line with the program's own parser and return the context of its last command.
 
     Raises:
         Exception: of the parser's kind, for a word it does not know.
@@ -39,6 +39,6 @@ def parse(command: list[str]) -> list[str]:
     while True:
         context = parser.make_context(name, list(arguments), parent=context)
         if not hasattr(parser, "resolve_command"):
-            return list(context.args)
+            return context
         rest = [*getattr(context, "_protected_args", []), *context.args]
         name, parser, arguments = parser.resolve_command(context, rest)

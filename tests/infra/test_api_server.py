@@ -232,7 +232,6 @@ def test_a_run_promotes_by_the_policy_and_with_the_key_of_its_pod(
         variables = as_in_pod(installed, pod, tmp_path / "pod")
     command = [sys.executable, "-c", PROMOTE, empty_store, lake.root.uri, model.name]
     subprocess.run(command, env=clean_environment() | variables, check=True, timeout=300)
-    trusted = keys_of([public_path(key)])
-    record = read_record(registered(connect(empty_store), model.name), keys=trusted)
+    record = read_record(registered(connect(empty_store), model.name), keys=keys_of([public_path(key)]))
     proof = prove(record, record.number("champion"))
     assert proof.promotion.policy["min_documents"] == 7 and proof.version == model.version

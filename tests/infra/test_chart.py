@@ -45,8 +45,7 @@ def test_the_chart_passes_helms_own_rules() -> None:
 )
 def test_a_wrong_value_is_refused_by_name(setting: str, words: str) -> None:
     done = helm("template", RELEASE, str(CHART), *NEEDED, "--set", setting)
-    assert done.returncode != 0
-    assert words in done.stderr
+    assert done.returncode != 0 and words in done.stderr
 
 
 def test_the_chart_is_of_the_projects_version(chart: dict[tuple[str, str], Any]) -> None:
@@ -62,9 +61,8 @@ def test_a_pod_runs_a_command_of_ours_with_bounds_and_probes(
     pod, only = chart["Deployment", f"{RELEASE}-{name}"]["spec"]["template"]["spec"], container(chart, name)
     workspace = tmp_path / "workspace.yaml"
     workspace.write_text(chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["workspace.yaml"], encoding="utf-8")
-    assert parse([word.replace("/dagster/workspace.yaml", str(workspace)) for word in only["command"]]) is not None
-    assert only["resources"]["requests"].keys() == {"cpu", "memory"}
-    assert "memory" in only["resources"]["limits"]
+    assert parse([word.replace("/dagster/workspace.yaml", str(workspace)) for word in only["command"]])
+    assert only["resources"]["requests"].keys() == {"cpu", "memory"} and "memory" in only["resources"]["limits"]
     assert "livenessProbe" in only
     assert only["securityContext"]["readOnlyRootFilesystem"] is True
     assert {mount["name"] for mount in only["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
@@ -79,12 +77,12 @@ def test_every_service_leads_to_the_port_its_pod_listens_on(chart: dict[tuple[st
         (listened,) = template_["spec"]["containers"][0]["ports"]
         assert (port["targetPort"], port["port"]) == (listened["name"], listened["containerPort"])
         assert str(port["port"]) in " ".join(template_["spec"]["containers"][0]["command"])
-        policies = [each["spec"] for (kind, _), each in chart.items() if kind == "NetworkPolicy"]
         admitted = [
             rule["ports"][0]["port"]
-            for policy in policies
-            for rule in policy.get("ingress", [])
-            if policy["podSelector"]["matchLabels"] == service["spec"]["selector"]
+            for (kind, _), policy in chart.items()
+            if kind == "NetworkPolicy"
+            if policy["spec"]["podSelector"]["matchLabels"] == service["spec"]["selector"]
+            for rule in policy["spec"].get("ingress", [])
         ]
         assert admitted in ([], [port["port"]])  # none: nobody visits the webserver unless the values say who
 
@@ -92,41 +90,32 @@ def test_every_service_leads_to_the_port_its_pod_listens_on(chart: dict[tuple[st
 def test_the_pages_ask_for_a_token_or_believe_a_proxy(
     chart: dict[tuple[str, str], Any], values: dict[str, tuple[str, ...]]
 ) -> None:
-    def asked(objects_: dict[tuple[str, str], Any]) -> tuple[bool, bool]:
-        only = container(objects_, "pages")
-        names = {each["name"] for each in only["env"]}
-        return "MULTILINK_PAGES_TOKEN" in names, "--user-header=X-Forwarded-User" in only["command"]
-
-    assert asked(chart) == (True, False)
-    assert asked(objects(template(*values["everything"]))) == (False, True)
+    for made, has_token in ((chart, True), (objects(template(*values["everything"])), False)):
+        only = container(made, "pages")
+        assert ("MULTILINK_PAGES_TOKEN" in {each["name"] for each in only["env"]}) is has_token
+        assert ("--user-header=X-Forwarded-User" in only["command"]) is not has_token
     assert not [name for _, name in objects(template(*values["no pages"])) if name.endswith("-pages")]
 
 
 def test_the_settings_are_those_of_orchestration(chart: dict[tuple[str, str], Any]) -> None:
-    text = chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["settings.yaml"]
-    settings = read_settings(text, where="settings.yaml")
-    assert settings.ray.where is RayWhere.RAY_JOB
-    cluster = chart["RayCluster", f"{RELEASE}-ray"]
-    assert settings.ray.address == f"http://{cluster['metadata']['name']}-head-svc:8265"
-    assert cluster["spec"]["rayVersion"] == version("ray")
-    assert settings.tracking_uri == f"http://{RELEASE}-mlflow:5000"
+    files = chart["ConfigMap", f"{RELEASE}-dagster"]["data"]
+    settings = read_settings(files["settings.yaml"], where="settings.yaml")
+    assert (settings.ray.where, settings.ray.address) == (RayWhere.RAY_JOB, f"http://{RELEASE}-ray-head-svc:8265")
+    assert chart["RayCluster", f"{RELEASE}-ray"]["spec"]["rayVersion"] == version("ray")
     environment = chart["ConfigMap", f"{RELEASE}-environment"]["data"]
-    assert environment["MLFLOW_TRACKING_URI"] == settings.tracking_uri
+    assert environment["MLFLOW_TRACKING_URI"] == settings.tracking_uri == f"http://{RELEASE}-mlflow:5000"
     assert environment[PAGE_VARIABLE] == "http://localhost:5000"
-    mounts = {mount["mountPath"]: mount for mount in container(chart, "code")["volumeMounts"]}
-    assert Path(environment[SETTINGS_VARIABLE]).parent.as_posix() in mounts
-    assert f"{environment['DAGSTER_HOME']}/dagster.yaml" in mounts
-    workspace = yaml.safe_load(chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["workspace.yaml"])
-    server = workspace["load_from"][0]["grpc_server"]
-    assert ("Service", server["host"]) in chart
-    assert str(server["port"]) in container(chart, "code")["command"]
+    mounted = {mount["mountPath"] for mount in container(chart, "code")["volumeMounts"]}
+    needed = {Path(environment[SETTINGS_VARIABLE]).parent.as_posix(), f"{environment['DAGSTER_HOME']}/dagster.yaml"}
+    assert needed <= mounted
+    server = yaml.safe_load(files["workspace.yaml"])["load_from"][0]["grpc_server"]
+    assert ("Service", server["host"]) in chart and str(server["port"]) in container(chart, "code")["command"]
 
 
 def test_runs_alone_have_the_key_and_every_pod_the_trusted_ones(values: dict[str, tuple[str, ...]]) -> None:
     chart = objects(template(*values["everything"]))
-    launcher = yaml.safe_load(chart["ConfigMap", f"{RELEASE}-dagster"]["data"]["dagster.yaml"])["run_launcher"][
-        "config"
-    ]
+    files = chart["ConfigMap", f"{RELEASE}-dagster"]["data"]
+    launcher = yaml.safe_load(files["dagster.yaml"])["run_launcher"]["config"]
     environment = {each["name"]: each.get("value") for each in launcher["run_k8s_config"]["container_config"]["env"]}
     mounts = {each["name"]: each["mountPath"] for each in launcher["volume_mounts"]}
     assert environment["MULTILINK_KEY"] == f"{mounts['signing']}/key.pem" and environment["HTTPS_PROXY"]
@@ -137,13 +126,14 @@ def test_runs_alone_have_the_key_and_every_pod_the_trusted_ones(values: dict[str
         environment = {each["name"]: each.get("value") for each in only["env"]}
         assert "MULTILINK_KEY" not in environment and environment["MULTILINK_TRUST"] == "/trusted"
         assert {"trusted", "ca"} <= {each["name"] for each in only["volumeMounts"]} and "signing" not in str(only)
-    files = chart["ConfigMap", f"{RELEASE}-dagster"]["data"]
     (volume,) = [each for each in launcher["volumes"] if each["name"] == "settings"]
     assert {each["key"] for each in volume["configMap"]["items"]} == {"settings.yaml", "policy.toml"} <= files.keys()
 
 
-def test_ray_pods_have_what_the_chart_gives_its_own(values: dict[str, tuple[str, ...]]) -> None:
-    chart = objects(template(*values["everything"]))
+def test_ray_pods_have_what_the_chart_gives_its_own(
+    values: dict[str, tuple[str, ...]], chart: dict[tuple[str, str], Any]
+) -> None:
+    standard, chart = chart, objects(template(*values["everything"]))
     cluster = chart["RayCluster", f"{RELEASE}-ray"]["spec"]
     head, (worker,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
     assert (worker["minReplicas"], worker["maxReplicas"], cluster["enableInTreeAutoscaling"]) == (0, 4, True)
@@ -153,17 +143,15 @@ def test_ray_pods_have_what_the_chart_gives_its_own(values: dict[str, tuple[str,
         assert ("ServiceAccount", pod["serviceAccountName"]) in chart
         assert pod["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
         (only,) = pod["containers"]
-        assert only["image"] == "registry.example/multilink:1-cuda"
-        assert only["envFrom"] == [{"secretRef": {"name": "multilink", "optional": True}}]
+        secret = [{"secretRef": {"name": "multilink", "optional": True}}]
+        assert (only["image"], only["envFrom"]) == ("registry.example/multilink:1-cuda", secret)
         assert {"MULTILINK_TRUST", "HTTPS_PROXY"} == {each["name"] for each in only["env"]}
         assert {each["name"] for each in only["volumeMounts"]} == {each["name"] for each in pod["volumes"]}
     assert worker["template"]["spec"]["automountServiceAccountToken"] is False  # the head's autoscaler needs its token
-    (only,) = worker["template"]["spec"]["containers"]
-    assert only["resources"]["limits"] == {"cpu": "4", "memory": "64Gi", "nvidia.com/gpu": "1"}
+    assert only["resources"]["limits"] == {"cpu": "4", "memory": "64Gi", "nvidia.com/gpu": "1"}  # the worker's
     assert container(chart, "code")["image"] == "registry.example/multilink:1"
-    standard = objects(template())
-    head = standard["RayCluster", f"{RELEASE}-ray"]["spec"]["headGroupSpec"]["template"]["spec"]
-    assert head["containers"][0]["image"] == container(standard, "code")["image"]
+    (head,) = standard["RayCluster", f"{RELEASE}-ray"]["spec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    assert head["image"] == container(standard, "code")["image"]
     without = objects(template(*values["no Ray"]))
     assert not [name for kind, name in without if kind == "RayCluster" or name == f"{RELEASE}-ray"]
 

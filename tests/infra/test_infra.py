@@ -3,7 +3,6 @@
 Nothing is started. Containers and clusters are not to be had here; a word that no program knows is found all the same.
 """
 
-import os
 import re
 import shlex
 import subprocess
@@ -12,11 +11,14 @@ import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from commands import parse
+from programs import INFRA, objects
+from repository import ROOT
 
 from orchestration.config import (
     PAGE_VARIABLE,
@@ -24,13 +26,14 @@ from orchestration.config import (
 )
 from orchestration.dagster.pipes import job_command
 
-ROOT = Path(__file__).resolve().parents[2]
-INFRA = ROOT / "infra"
-COMPOSE = yaml.safe_load((INFRA / "compose" / "docker-compose.yaml").read_text(encoding="utf-8"))
-FLINK = {
-    (each["kind"], each["metadata"]["name"]): each
-    for each in yaml.safe_load_all((INFRA / "flink" / "flink.yaml").read_text(encoding="utf-8"))
-}
+
+def composed(name: str) -> Any:
+    """Return what a file of `infra/compose` says."""
+    return yaml.safe_load((INFRA / "compose" / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+COMPOSE = composed("docker-compose")
+FLINK = objects((INFRA / "flink" / "flink.yaml").read_text(encoding="utf-8"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Programs of images that are not ours.
 FOREIGN = {"store", "buckets", "postgres"}
@@ -38,8 +41,7 @@ FOREIGN = {"store", "buckets", "postgres"}
 
 def written_commands(text: str) -> Iterator[list[str]]:
     """Yield the commands in a text: lines, in a comment or not, that begin with a program, or variables and one."""
-    lines = re.sub(r"\\\n#?\s*", "", text).splitlines()
-    for line in lines:
+    for line in re.sub(r"\\\n#?\s*", "", text).splitlines():
         words = line.lstrip("# ").split("   #")[0]
         if re.match(r"(?:[A-Z_]+=\S+ )*(?:multilink|ray|mlflow|dagster) [a-z]", words) and "..." not in words:
             yield [word for word in shlex.split(words) if not re.match(r"[A-Z_]+=", word)]
@@ -62,7 +64,7 @@ def test_the_commands_that_are_written_down_parse(tmp_path: Path, monkeypatch: p
     assert len(commands) >= 7
     for command in commands:
         here = [word.replace("http://mlflow:5000", "sqlite:///mlflow.db") for word in command]  # a server is asked
-        assert parse(here) is not None, command
+        assert parse(here), command
 
 
 def test_the_limit_of_a_ray_job_is_one_that_timeout_knows() -> None:
@@ -77,9 +79,9 @@ def test_a_service_of_compose_runs_a_command_of_ours_with_files_that_are_there(n
     assert service["image"] == "multilink:latest"
     mounted = {target: source for source, target, *_ in (volume.split(":") for volume in service["volumes"])}
     files = {target: INFRA / "compose" / source for target, source in mounted.items() if source.startswith("./")}
-    assert all(file.is_file() for file in files.values())
+    assert [file for file in files.values() if not file.is_file()] == []
     assert {source for source in mounted.values() if not source.startswith("./")} <= COMPOSE["volumes"].keys()
-    assert parse([str(files.get(word, word)) for word in service["command"]]) is not None
+    assert parse([str(files.get(word, word)) for word in service["command"]])
 
 
 def test_compose_makes_the_buckets_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,9 +96,8 @@ def test_compose_makes_the_buckets_that_it_names(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("boto3.client", lambda _: Store())
     exec(services["buckets"]["command"][2], {})
-    settings = yaml.safe_load((INFRA / "compose" / "settings.yaml").read_text(encoding="utf-8"))
     artifacts = next(word for word in services["mlflow"]["command"] if "artifacts" in word).partition("=")[2]
-    assert {urlsplit(settings["lake"]).netloc, urlsplit(artifacts).netloc} <= made
+    assert {urlsplit(composed("settings")["lake"]).netloc, urlsplit(artifacts).netloc} <= made
 
 
 def test_compose_hangs_together() -> None:
@@ -106,54 +107,42 @@ def test_compose_hangs_together() -> None:
         for other, how in service.get("depends_on", {}).items():
             assert how["condition"] != "service_healthy" or "healthcheck" in services[other]
     environment = services["code"]["environment"]
-    targets = [volume.split(":")[1] for volume in services["code"]["volumes"]]
-    assert environment[SETTINGS_VARIABLE] in targets
-    assert f"{environment['DAGSTER_HOME']}/dagster.yaml" in targets
-    settings = yaml.safe_load((INFRA / "compose" / "settings.yaml").read_text(encoding="utf-8"))
-    assert settings["tracking_uri"] == environment["MLFLOW_TRACKING_URI"]
+    targets = {volume.split(":")[1] for volume in services["code"]["volumes"]}
+    assert {environment[SETTINGS_VARIABLE], f"{environment['DAGSTER_HOME']}/dagster.yaml"} <= targets
+    assert composed("settings")["tracking_uri"] == environment["MLFLOW_TRACKING_URI"]
     port = next(word for word in services["mlflow"]["command"] if word.startswith("--port=")).partition("=")[2]
     assert environment[PAGE_VARIABLE] == f"http://localhost:{port}"
-    location = yaml.safe_load((INFRA / "compose" / "workspace.yaml").read_text(encoding="utf-8"))["load_from"][0]
-    assert location["grpc_server"]["host"] in services
-    assert str(location["grpc_server"]["port"]) in services["code"]["command"]
-    databases = (INFRA / "compose" / "databases.sql").read_text(encoding="utf-8")
-    dagster = yaml.safe_load((INFRA / "compose" / "dagster.yaml").read_text(encoding="utf-8"))
-    store = dagster["storage"]["postgres"]["postgres_db"]
-    assert f"CREATE DATABASE {store['db_name']};" in databases
+    server = composed("workspace")["load_from"][0]["grpc_server"]
+    assert server["host"] in services and str(server["port"]) in services["code"]["command"]
+    store = composed("dagster")["storage"]["postgres"]["postgres_db"]
+    assert f"CREATE DATABASE {store['db_name']};" in (INFRA / "compose" / "databases.sql").read_text(encoding="utf-8")
     assert store["hostname"] in services
     assert store["scheme"] == "postgresql+psycopg2"  # dagster-postgres fails with SQLAlchemy's own choice
 
 
 def test_environment_variables_of_ours_are_read_by_the_code() -> None:
-    code = "".join(
-        path.read_text(encoding="utf-8")
-        for folder in ("orchestration", "pipelines", "schemas", "training")
-        for path in (ROOT / folder).rglob("*.py")
-    )
+    folders = ("orchestration", "pipelines", "schemas", "training")
+    code = "".join(path.read_text("utf-8") for folder in folders for path in (ROOT / folder).rglob("*.py"))
     files = [path for path in sorted(INFRA.rglob("*")) if path.is_file()]
     names = {name for path in files for name in re.findall(r"\bMULTILINK_[A-Z_]+", path.read_text())}
     assert names == {SETTINGS_VARIABLE, PAGE_VARIABLE, "MULTILINK_PAGES_TOKEN", "MULTILINK_KEY", "MULTILINK_TRUST"}
-    assert all(f'"{name}"' in code for name in names)
+    assert [name for name in names if f'"{name}"' not in code] == []
 
 
 def test_the_image_is_built_of_what_is_there() -> None:
     lines = re.sub(r"\\\n\s*", "", (INFRA / "Dockerfile").read_text(encoding="utf-8")).splitlines()
-    copied = [
-        words for line in lines if line.startswith("COPY ") for words in [line.split()[1:]] if "--from" not in line
-    ]
-    sources = {source.removeprefix("./") for words in copied for source in words[:-1]}
-    assert all((ROOT / source).exists() for source in sources)
+    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from" not in line]
+    sources = {source.removeprefix("./") for words in copied for source in words}
+    assert [source for source in sources if not (ROOT / source).exists()] == []
     assert {package.partition(".")[0] for package in PROJECT["tool"]["setuptools"]["packages"]} <= sources
     dependencies, code = [line for line in lines if "pip install" in line]
     assert "--no-deps" in code  # of which there are new ones in `pyproject.toml` alone
-    extras = re.findall(r"\.\[([a-z,]+)\]", dependencies)
-    assert extras
-    assert set(extras[0].split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
+    (extras,) = re.findall(r"\.\[([a-z,]+)\]", dependencies)
+    assert set(extras.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
     python = next(line for line in lines if line.startswith("ARG PYTHON=")).partition("=")[2]
     assert f"Programming Language :: Python :: {python}" in PROJECT["project"]["classifiers"]
-    beam = re.search(r"^apache[-_]beam==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    assert beam is not None
-    assert any(line.endswith(f"_sdk:{beam[1]} AS beam") for line in lines)
+    (beam,) = re.findall(r"^apache[-_]beam==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert any(line.endswith(f"_sdk:{beam} AS beam") for line in lines)
 
 
 def test_flink_is_told_what_it_does_not_start_without() -> None:
@@ -161,12 +150,9 @@ def test_flink_is_told_what_it_does_not_start_without() -> None:
     configuration = yaml.safe_load(FLINK["ConfigMap", "flink-config"]["data"]["config.yaml"])
     service = FLINK["Service", "flink-jobmanager"]["spec"]
     assert configuration["jobmanager.rpc.address"] == "flink-jobmanager"
+    settings = {"rpc": "jobmanager.rpc.port", "blob": "blob.server.port", "rest": "rest.port"}
     ports = {port["name"]: port["port"] for port in service["ports"]}
-    assert ports == {
-        "rpc": configuration["jobmanager.rpc.port"],
-        "blob": configuration["blob.server.port"],
-        "rest": configuration["rest.port"],
-    }
+    assert ports == {name: configuration[setting] for name, setting in settings.items()}
     for role in ("jobmanager", "taskmanager"):
         pod = FLINK["Deployment", f"flink-{role}"]["spec"]["template"]["spec"]
         (flink,) = [each for each in pod["containers"] if each["name"] == role]
@@ -180,15 +166,11 @@ def test_flinks_version_and_pool_are_those_that_beam_is_told() -> None:
 
     (command,) = written_commands((INFRA / "flink" / "flink.yaml").read_text(encoding="utf-8"))
     options = dict(word.removeprefix("--").split("=", 1) for word in command[command.index("--") + 1 :])
-    containers = FLINK["Deployment", "flink-taskmanager"]["spec"]["template"]["spec"]["containers"]
-    flink, workers = containers
+    flink, workers = FLINK["Deployment", "flink-taskmanager"]["spec"]["template"]["spec"]["containers"]
     assert flink["image"] == f"flink:{options['flink_version']}"
     assert options["flink_version"] in FlinkRunnerOptions.PUBLISHED_FLINK_VERSIONS
     python, flag, module, port = workers["command"]
     assert (python, flag) == ("python", "-m")
     assert options["environment_config"] == f"localhost:{port.removeprefix('--service_port=')}"
-    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    known = subprocess.run(
-        [sys.executable, "-m", module, "--help"], env=environment, capture_output=True, text=True, check=True
-    )
-    assert "--service_port" in known.stdout
+    command = [sys.executable, "-W", "ignore", "-m", module, "--help"]
+    assert b"--service_port" in subprocess.run(command, capture_output=True, check=True).stdout

@@ -3,8 +3,6 @@
 What is asked of it, and in which order processes are killed, is in the tests (`test_up.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import logging
@@ -16,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import dagster._daemon
@@ -24,16 +21,14 @@ import mlflow
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._scheduler.scheduler import launch_scheduled_runs
-from servers import wait_for
+from playwright.sync_api import Page, sync_playwright
+from repository import ROOT
+from servers import children_of, command_of, wait_for
 
 from orchestration.dagster.record import KINDS, PARTITION_TAG, VERSION
 from orchestration.local.supervisor import MARK_VARIABLE, marked
 from schemas.lake import MANIFEST
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WAIT_S = 600.0
 UNFINISHED = [
@@ -71,14 +66,13 @@ class Up:
 
     def pid_of(self, words: str) -> int:
         """Return the process kept by `multilink up` whose command holds some words."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return next(int(pid) for pid in children if words in command_of(int(pid)))
+        return children_of(words, self.process.pid)[0]
 
     def kill(self, words: str) -> None:
         """Kill a process, and wait until another is there in its place."""
         pid = self.pid_of(words)
         os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: self._other_than(pid, words))
+        wait_for(lambda: children_of(words, self.process.pid) not in ([], [pid]))
 
     def kill_itself(self) -> None:
         """Kill `multilink up`, wait until nothing of it is left, and start it again."""
@@ -86,7 +80,7 @@ class Up:
         self.process.kill()
         self.process.wait(60)
         wait_for(lambda: not marked(mark))
-        close(self.process)
+        self.process.stdout.close()
         self.process, self.dagster, self.mlflow, self.pages = start(self.workspace)
 
     def trainer(self) -> int | None:
@@ -94,17 +88,8 @@ class Up:
         client = self.client()
         experiment = client.get_experiment_by_name(f"multilink-{self.dataset}")
         begun = experiment and client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'")
-        return self.started("orchestration train") if begun else None
-
-    def started(self, words: str) -> int | None:
-        """Return a process of this `up`, however far down, whose command holds some words."""
-        return next((pid for pid in marked(self.mark) if words in command_of(pid)), None)
-
-    def _other_than(self, pid: int, words: str) -> bool:
-        try:
-            return self.pid_of(words) != pid
-        except (StopIteration, FileNotFoundError):
-            return False
+        started = [pid for pid in marked(self.mark) if "orchestration train" in command_of(pid)] if begun else []
+        return started[0] if started else None
 
     def a_week_later(self) -> None:
         """Let the daemon's scheduler do what is due a week later."""
@@ -118,9 +103,9 @@ class Up:
     def newest(self) -> Made | None:
         """Return the data set version that was made last."""
         wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey("shards"), asset_partitions=[self.dataset])
-        for record in self.instance.fetch_materializations(wanted, limit=1).records:
-            return str(record.asset_materialization.metadata[VERSION].value), record.run_id
-        return None
+        records = self.instance.fetch_materializations(wanted, limit=1).records
+        found = [(str(each.asset_materialization.metadata[VERSION].value), each.run_id) for each in records]
+        return found[0] if found else None
 
     def is_busy(self) -> bool:
         """Return whether a run of the data set is unfinished."""
@@ -137,8 +122,7 @@ class Up:
         key = dg.AssetKey([self.objective.replace("-", "_"), kind])
         wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[self.dataset])
         records = self.instance.fetch_materializations(wanted, limit=50).records
-        made = [each.asset_materialization for each in records if each.asset_materialization]
-        return [str(each.metadata["version"].value) for each in made]
+        return [str(each.asset_materialization.metadata["version"].value) for each in records]
 
     def is_done(self, version: str) -> bool:
         """Return whether all is made of a version, and linked by whoever is the champion now."""
@@ -190,28 +174,12 @@ def started_up(workspace: Path, dataset: str, objective: str) -> Iterator[Up]:
         finally:
             running.process.send_signal(signal.SIGINT)
             running.process.wait(60)
-            close(running.process)
-
-
-def close(process: subprocess.Popen[str]) -> None:
-    """Close what an ended process printed to."""
-    if process.stdout is not None:
-        process.stdout.close()
-
-
-def command_of(pid: int) -> str:
-    """Return a process's command line; nothing where it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""
+            running.process.stdout.close()
 
 
 @contextlib.contextmanager
 def opened_page() -> Iterator[Page]:
     """Open a page of a headless Chromium."""
-    from playwright.sync_api import sync_playwright
-
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1600, "height": 800})

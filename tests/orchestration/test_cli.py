@@ -68,20 +68,16 @@ Run = Callable[..., Any]
 )
 def test_a_mistake_is_one_clear_line_and_status_2(within: Run, arguments: list[str], words: str) -> None:
     outcome = within(*arguments)
-    lines = [line for line in outcome.err.splitlines() if not line.startswith("[")]
-    assert outcome.status == 2, outcome
-    assert len(lines) == 1, outcome.err
-    assert lines[0].startswith("multilink: ")
-    assert words in lines[0]
-    assert outcome.out == ""
+    assert (outcome.status, outcome.out) == (2, ""), outcome
+    (line,) = [line for line in outcome.err.splitlines() if not line.startswith("[")]
+    assert line.startswith("multilink: ") and words in line
 
 
 @pytest.mark.parametrize("group", [[], ["datasets"], ["lake"]])
 def test_a_group_without_a_command_shows_its_help(within: Run, group: list[str]) -> None:
     outcome = within(*group)
-    assert outcome.status == 2
+    assert outcome.status == 2 and "\n  --help" in outcome.err
     assert outcome.err.startswith(f"Usage: {' '.join(['multilink', *group])} ")
-    assert "\n  --help" in outcome.err
 
 
 def test_the_version_is_told(within: Run) -> None:
@@ -99,11 +95,9 @@ def test_scores_of_a_file_are_those_worked_by_hand(within: Run, tmp_path: Path) 
     path = tmp_path / "scores.jsonl"
     path.write_text("\n".join(json.dumps(document) for document in documents), encoding="utf-8")
     values = within("evaluate", "--scores", path, "--json").json
-    assert values["documents"] == 3
-    assert values["auc"]["mean"] == pytest.approx((100 + 0 + 50) / 3)
-    assert values["precision_at_1"]["mean"] == pytest.approx((100 + 0 + 50) / 3)
-    assert values["precision_at_5"]["mean"] == pytest.approx((50 + 25 + 50) / 3)
-    for name in ("auc", "precision_at_1", "precision_at_5"):
+    means = {"auc": (100 + 0 + 50) / 3, "precision_at_1": (100 + 0 + 50) / 3, "precision_at_5": (50 + 25 + 50) / 3}
+    assert values["documents"] == 3 and {name: values[name]["mean"] for name in means} == pytest.approx(means)
+    for name in means:
         assert values[name]["low"] <= values[name]["mean"] <= values[name]["high"]
 
 
@@ -112,9 +106,7 @@ def test_scores_of_a_file_are_those_worked_by_hand(within: Run, tmp_path: Path) 
 def test_from_documents_to_links(within: Run, tmp_path: Path) -> None:
     source = write_documents(tmp_path / "own", extra=('{"id": "broken',))
     settings = ("--set", f"source.documents={source}", "--set", "features.images=colour-shape")
-    built = within("build", "documents", *settings, "--lake", "lake", "--json")
-    assert built.status == 0, built.err
-    assert {"dataset", "version", "path", "splits", "failures"} <= built.json.keys()
+    built = within("build", "documents", *settings, "--lake", "lake", "--json").check()
     assert sum(split["documents"] for split in built.json["splits"].values()) == 24
     assert built.json["failures"] == {"broken-record": 1}
     reference = f"documents@{built.json['version']}"
@@ -123,8 +115,7 @@ def test_from_documents_to_links(within: Run, tmp_path: Path) -> None:
     assert "broken-record" in within("datasets", "show", "documents", "--lake", "lake").out
     assert within("datasets", "verify", reference, "--deep", "--lake", "lake", "--json").json["intact"] is True
     other = within("build", "documents", *settings, "--set", "splits.seed=1", "--lake", "lake", "--json")
-    differences = within("datasets", "diff", reference, "documents", "--lake", "lake").out
-    assert "config.splits.seed: 0 -> 1" in differences
+    assert "config.splits.seed: 0 -> 1" in within("datasets", "diff", reference, "documents", "--lake", "lake").out
 
     model = check_training(within, tmp_path, reference)
     check_links_of_a_file(within, tmp_path, source, model)
@@ -139,24 +130,17 @@ def check_training(within: Run, tmp_path: Path, reference: str) -> str:
     trained = within(
         *("train", "--dataset", reference, "--recipe", "tiny", "--lake", "lake", "--no-report", "--json"),
         *("--set", "training.epochs=2", "--set", "dimensions=64", "--set", "objective.similarity=dc"),
-    )
-    assert trained.status == 0, trained.err
+    ).check()
     values = trained.json
-    assert {"run_id", "model", "version", "epochs", "best_epoch", "best_validation_loss"} <= values.keys()
-    assert values["model"] == "multilink-documents-cross-document"
-    assert values["epochs"] == 2
+    assert {"run_id", "best_epoch", "best_validation_loss"} <= values.keys()
+    assert (values["model"], values["epochs"]) == ("multilink-documents-cross-document", 2)
 
     model = f"models:/{values['model']}/{values['version']}"
     assert f"no probability: multilink evaluate --model {model}" in trained.out
-    evaluated = within(
-        *("evaluate", "--model", model, "--dataset", reference, "--split", "train", "--lake", "lake"),
-        *("--report", "report", "--json"),
-    )
-    assert evaluated.status == 0, evaluated.err
-    for name in ("auc", "precision_at_1", "precision_at_5"):
-        assert 0 <= evaluated.json[name]["low"] <= evaluated.json[name]["mean"] <= evaluated.json[name]["high"] <= 100
+    # Links of a file have words once the model is evaluated.
+    where = ("--dataset", reference, "--split", "train", "--lake", "lake", "--report", "report")
+    within("evaluate", "--model", model, *where).check()
     assert "<svg" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
-
     dry = within("promote", "--model", values["model"], "--version", values["version"], "--dry-run", "--json")
     assert dry.json["is_dry_run"] is True
     return model
@@ -165,50 +149,39 @@ def check_training(within: Run, tmp_path: Path, reference: str) -> str:
 def check_links_of_a_file(within: Run, tmp_path: Path, source: Path, model: str) -> None:
     """Link the documents of a file, with a page."""
     files = ("--input", source, "--output", "links.parquet", "--page", "page", "--no-fit")
-    linked = within("link", "--model", model, *files, "--json")
-    assert linked.status == 0, linked.err
-    assert linked.json["documents"] == 24
-    assert linked.json["failures"] == {"broken-record": 1}
+    linked = within("link", "--model", model, *files, "--json").check()
+    assert (linked.json["documents"], linked.json["failures"]) == (24, {"broken-record": 1})
     rows = pq.read_table(tmp_path / "links.parquet").to_pylist()
-    assert len({row["document"] for row in rows}) == 24
-    records = [json.loads(line) for line in source.read_text().splitlines()[:24]]
-    own = {record["id"]: record for record in records}
+    own = {record["id"]: record for record in map(json.loads, source.read_text().splitlines()[:24])}
+    assert {row["document"] for row in rows} == own.keys()
     for row in rows:
-        assert row["text"] == own[row["document"]]["sentences"][row["sentence"]]
-        assert row["source"] == own[row["document"]]["images"][row["image"]]["path"]
-    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+        record = own[row["document"]]
+        expected = (record["sentences"][row["sentence"]], record["images"][row["image"]]["path"])
+        assert (row["text"], row["source"]) == expected
+    page = (tmp_path / linked.json["page"]).read_text(encoding="utf-8")
     assert page.count("data:image/jpeg;base64,") == 24 * 3 and own["d0"]["sentences"][0] in page
-    assert linked.json["page"] == "page/index.html" and len(
-        re.findall(r'class="probability"[^>]*>(?:strong|fair|weak)<', page)
-    ) == len(rows)
+    assert len(re.findall(r'class="probability"[^>]*>(?:strong|fair|weak)<', page)) == len(rows)
 
 
 @pytest.mark.usefixtures("empty_store")
 def test_the_released_format_trains_without_any_image_file(within: Run, tmp_path: Path) -> None:
     released = write_released(tmp_path, train=40, val=10, test=10)
     settings = [part for setting in released for part in ("--set", setting)]
-    built = within("build", "multi-retrieval", "--lake", "lake", "--json", *settings)
-    assert built.status == 0, built.err
-    assert {name: split["documents"] for name, split in built.json["splits"].items()} == {
-        "train": 40,
-        "val": 10,
-        "test": 10,
-    }
-    assert built.json["failures"] == {}
+    built = within("build", "multi-retrieval", "--lake", "lake", "--json", *settings).check()
+    documents = {name: split["documents"] for name, split in built.json["splits"].items()}
+    assert (documents, built.json["failures"]) == ({"train": 40, "val": 10, "test": 10}, {})
     small = ("training.epochs=20", "training.learning_rate=3e-3", "dimensions=64", "text.dropout=0", "image.dropout=0")
     trained = within(
         *("train", "--dataset", "multi-retrieval", "--lake", "lake", "--recipe", "hessel-2019", "--json"),
         *(part for setting in (*small, "text.word_dimensions=32") for part in ("--set", setting)),
-    )
-    assert trained.status == 0, trained.err
+    ).check()
     model = f"models:/{trained.json['model']}@challenger"
     scores = within("evaluate", "--model", model, "--dataset", "multi-retrieval", "--lake", "lake", "--json").json
     assert scores == trained.json["evaluation"] | {"model": scores["model"]}
     assert len(list(tmp_path.rglob("mlartifacts/**/report/index.html"))) == 2  # of the run, of the version
     (card,) = tmp_path.rglob("mlartifacts/**/model_card.md")
     assert f"| this model | auc | {scores['auc']['mean']:.1f} |" in card.read_text(encoding="utf-8")
-    assert scores["documents"] == 10
-    assert scores["auc"]["mean"] > 60  # of ten documents the interval is wide
+    assert scores["documents"] == 10 and scores["auc"]["mean"] > 60  # of ten documents the interval is wide
 
 
 @pytest.mark.parametrize("after", ["images", pytest.param("documents", marks=pytest.mark.trial)])
@@ -271,21 +244,18 @@ def test_ctrl_c_at_any_moment_is_one_line_for_the_whole_process_group(within: Ru
             time.sleep(moment_s)
             os.killpg(process.pid, signal.SIGINT)
             out, err = process.communicate(timeout=120)
-        assert process.returncode == 130, (moment_s, err)
+        assert (process.returncode, out) == (130, ""), (moment_s, err)
         assert "Traceback" not in err and "Exception" not in err, (moment_s, err)
         assert err.splitlines()[-1].startswith("multilink: stopped"), (moment_s, err)
-        assert out == ""
 
 
 def test_an_error_is_json_too_where_that_is_asked_for(within: Run, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
-    found = within("datasets", "show", "dyi", "--lake", "lake", "--json")
-    assert found.status == 2 and "no data set 'dyi'" in found.err
-    assert found.json["exit_status"] == 2 and "no data set 'dyi'" in found.json["error"]
     own, documents = tmp_path / "own.jsonl", write_documents(tmp_path / "own", count=2)
     own.touch()
     (tmp_path / "empty").mkdir()
     for arguments, words in (
+        (["datasets", "show", "dyi", "--lake", "lake"], "no data set 'dyi'"),
         (["trian"], "No such command 'trian'"),
         (["train", "--wrkers", "2", "--lake", "lake"], "No such option"),
         (["train"], "Missing option '--lake'"),
@@ -298,7 +268,6 @@ def test_an_error_is_json_too_where_that_is_asked_for(within: Run, tmp_path: Pat
         failed = within(*arguments, "--json")
         assert failed.status == 2 and words in failed.json["error"] and failed.json["exit_status"] == 2
         assert failed.err.splitlines()[-1] == f"multilink: {failed.json['error']}"
-    assert within("datasets", "show", "dyi", "--lake", "lake").out == ""
 
 
 def _raising(problem: Exception) -> typer.Typer:
@@ -311,28 +280,35 @@ def _raising(problem: Exception) -> typer.Typer:
     return commands
 
 
-def test_an_error_of_a_path_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    for problem, words in (
-        (FileExistsError(17, "File exists", "lake/datasets"), "File exists: 'lake/datasets'"),
-        (OSError(28, "No space left on device"), "No space left on device"),
-    ):
-        assert run(["--lake", "lake"], _raising(problem)) == 2
-        assert capsys.readouterr().err == f"multilink: {words}\n"
+@pytest.mark.parametrize(
+    ("problem", "status", "words"),
+    [
+        (FileExistsError(17, "File exists", "lake/datasets"), 2, "File exists: 'lake/datasets'"),
+        (OSError(28, "No space left on device"), 2, "No space left on device"),
+        (
+            BuildError("no document is left:\nbroken-record 1\n   missing-field  1"),
+            1,
+            "no document is left:\n  broken-record 1\n  missing-field 1",
+        ),
+    ],
+)
+def test_an_error_of_a_path_is_a_line_and_a_list_keeps_its_lines(
+    problem: Exception, status: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--lake", "lake"], _raising(problem)) == status
+    assert capsys.readouterr().err == f"multilink: {words}\n"
+
+
+def test_an_error_of_the_program_is_raised() -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
         run([], _raising(OSError(9, "Bad file descriptor")))
-
-
-def test_an_error_that_is_a_list_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([], _raising(BuildError("no document is left:\nbroken-record 1\n   missing-field  1"))) == 1
-    assert capsys.readouterr().err == "multilink: no document is left:\n  broken-record 1\n  missing-field 1\n"
 
 
 def test_link_shows_a_sample_of_each_reason(within: Run, tmp_path: Path) -> None:
     path = write_documents(tmp_path / "own", count=2, extra=("[1]", "{}", "[2]"))
     found = within("link", "--model", "class-names", "--input", path, "--output", "o.parquet", "--json")
     assert found.json["failures"] == {"broken-record": 2, "missing-field": 1}
-    lines = found.out.splitlines()
-    assert "  broken-record: documents.jsonl:3: $: expected an object, got list" in lines
+    assert "  broken-record: documents.jsonl:3: $: expected an object, got list" in found.out.splitlines()
     assert found.json["samples"]["missing-field"].startswith("documents.jsonl:4: ")
     (tmp_path / "broken.jsonl").write_text("{\n")
     none = within("link", "--model", "class-names", "--input", "broken.jsonl", "--output", "o.parquet")

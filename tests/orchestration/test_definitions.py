@@ -8,12 +8,13 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from repository import ROOT
 
 from orchestration.config import DatasetSettings, Settings
 from orchestration.dagster.definitions import make_definitions
 
 pytestmark = pytest.mark.filterwarnings("ignore:Specifying a partitions_def on an AssetCheckSpec")
-ROOT = Path(__file__).resolve().parents[2]
+
 WATCHED = """
 import json, os, sys
 import dagster  # what Dagster does when it is imported is its own
@@ -41,8 +42,7 @@ def test_loading_reads_the_settings_file_and_nothing_else(tmp_path: Path) -> Non
         "PYTHONPATH": str(ROOT),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    program = WATCHED.format(root=str(ROOT))
-    command = [sys.executable, "-W", "ignore", "-c", program]
+    command = [sys.executable, "-W", "ignore", "-c", WATCHED.format(root=str(ROOT))]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     touched, heavy = json.loads(done.stdout.splitlines()[-1])
@@ -50,23 +50,22 @@ def test_loading_reads_the_settings_file_and_nothing_else(tmp_path: Path) -> Non
     assert heavy == []
 
 
-def test_schedules_and_sensors_start_by_themselves_only_where_the_settings_say_so() -> None:
+@pytest.mark.parametrize(("is_running", "status"), [(False, "STOPPED"), (True, "RUNNING")])
+def test_schedules_and_sensors_start_by_themselves_only_where_the_settings_say_so(
+    is_running: bool, status: str
+) -> None:
     datasets = (DatasetSettings(name="diy", cron="*/5 * * * *"), DatasetSettings(name="wiki"))
-    for is_running in (False, True):
-        settings = Settings(datasets=datasets, is_running=is_running, timezone="Europe/Berlin")
-        repository = make_definitions(settings).get_repository_def()
-        assert {schedule.name: schedule.cron_schedule for schedule in repository.schedule_defs} == {
-            "rebuild_diy": "*/5 * * * *",
-            "rebuild_wiki": "0 3 1 * *",
-        }
-        assert {schedule.execution_timezone for schedule in repository.schedule_defs} == {"Europe/Berlin"}
-        states = {each.default_status.value for each in (*repository.schedule_defs, *repository.sensor_defs)}
-        assert states == {"RUNNING" if is_running else "STOPPED"}
+    settings = Settings(datasets=datasets, is_running=is_running, timezone="Europe/Berlin")
+    repository = make_definitions(settings).get_repository_def()
+    schedules = {each.name: (each.cron_schedule, each.execution_timezone) for each in repository.schedule_defs}
+    crons = {"rebuild_diy": "*/5 * * * *", "rebuild_wiki": "0 3 1 * *"}
+    assert schedules == {name: (cron, "Europe/Berlin") for name, cron in crons.items()}
+    states = {each.default_status.value for each in (*repository.schedule_defs, *repository.sensor_defs)}
+    assert states == {status}
 
 
 def test_each_check_blocks_and_everything_can_be_one_run() -> None:
-    definitions = make_definitions(Settings(datasets=(DatasetSettings(name="diy"),)))
-    graph = definitions.resolve_asset_graph()
+    graph = make_definitions(Settings(datasets=(DatasetSettings(name="diy"),))).resolve_asset_graph()
     assert all(graph.get_check_spec(key).blocking for key in graph.asset_check_keys)
     (partitions,) = {graph.get(key).partitions_def for key in graph.get_all_asset_keys()}
     assert partitions == dg.StaticPartitionsDefinition(["diy"])

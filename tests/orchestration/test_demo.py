@@ -27,8 +27,7 @@ Run = Callable[..., Any]
 
 @pytest.mark.trial  # over three minutes of a processor; `test_cli.py` does its steps with a few documents
 def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(multilink: Run, tmp_path: Path) -> None:
-    first = multilink("demo", "--workspace", "demo", "--json")
-    assert first.status == 0, first.err
+    first = multilink("demo", "--workspace", "demo", "--json").check()
     values = first.json
     own, nostruct = values["scores"]["closed form"], values["scores"]["NoStruct"]
     assert own["auc"]["low"] > own["random"]["auc"]["high"]
@@ -38,35 +37,27 @@ def test_the_demo_promotes_a_model_that_beats_random_and_reuses_what_it_made(mul
     table = [line.split()[0] for line in first.out.splitlines() if line.startswith(("closed form", "AP ", "NoStruct "))]
     assert table == ["closed", "AP", "NoStruct"]
     assert values["promotion"]["is_promoted"]
-    for step in range(1, 6):
-        assert f"{step}/5" in first.err
+    assert [step for step in range(1, 6) if f"{step}/5" not in first.err] == []
     assert not {"GCSFileSystem", "apitools"} & {*re.findall(r"\w+", first.err)}  # what other libraries miss
     report = Path(values["report"]).read_text(encoding="utf-8")
-    assert "NoStruct" in report
-    assert "data:image/jpeg;base64" in report
-    links = pq.read_table(tmp_path / "demo" / "linked" / "links.parquet")
-    assert links.num_rows > 0
-    assert values["linked_version"]["documents"] > 50  # what the pages show, and what they search
-    assert values["index"]["images"] > 100
+    assert "NoStruct" in report and "data:image/jpeg;base64" in report
+    assert pq.read_metadata(tmp_path / "demo" / "linked" / "links.parquet").num_rows > 0
+    assert values["linked_version"]["documents"] > 50 and values["index"]["images"] > 100  # shown and searched
     assert Path(values["links"]).is_file()
 
     client = mlflow.MlflowClient(values["tracking_uri"], registry_uri=values["tracking_uri"])
-    name = values["models"]["closed form"]["model"]
-    champion = client.get_model_version_by_alias(name, "champion")
-    assert str(champion.version) == values["models"]["closed form"]["version"]
+    model = values["models"]["closed form"]
+    champion = client.get_model_version_by_alias(model["model"], "champion")
+    assert str(champion.version) == model["version"]
     run = client.get_run(champion.run_id)
     assert run.data.params["objective.name"] == "closed-form"
     assert run.inputs.dataset_inputs[0].dataset.digest == values["build"]["version"]
-    assert (
-        len(client.get_metric_history(champion.run_id, "validation_auc")) == values["models"]["closed form"]["epochs"]
-    )
+    assert len(client.get_metric_history(champion.run_id, "validation_auc")) == model["epochs"]
 
-    second = multilink("demo", "--workspace", "demo", "--json")
-    assert second.status == 0, second.err
+    second = multilink("demo", "--workspace", "demo", "--json").check()
     assert second.err.count("reused: ") == 5  # the data set, three models, the links of the version
-    assert second.json["index"]["reused"]
+    assert second.json["index"]["reused"] and second.json["scores"] == values["scores"]
     assert second.json["build"]["version"] == values["build"]["version"]
-    assert second.json["scores"] == values["scores"]
 
 
 class Done:
@@ -91,9 +82,8 @@ class Done:
     def evaluate(self, *, model: str, **_: Any) -> dict[str, Any]:
         if self.fails:
             raise BuildError("no score")
-        auc = {"low": 70.0, "high": 90.0}
-        scores = {"auc": auc, "random": {"auc": {"high": 60.0}}, "baselines": {"nostruct": {}}, "report": model}
-        return scores | {"scored": model}
+        auc, random = {"low": 70.0, "high": 90.0}, {"auc": {"high": 60.0}}
+        return {"auc": auc, "random": random, "baselines": {"nostruct": {}}, "report": model, "scored": model}
 
     def promote(self, **_: Any) -> dict[str, Any]:
         assert self.is_ap_trained.wait(100)
@@ -135,8 +125,8 @@ def test_ap_is_trained_beside_the_steps_that_do_not_need_it(done: Done, tmp_path
     assert lines == ["AP by models:/cross-document/1"]
     assert {title: model["model"] for title, model in values["models"].items()} == demo.OBJECTIVES
     assert list(values["scores"]) == ["closed form", "AP", "NoStruct"]
-    assert values["linked_version"] == {"step": "link", "model": "models:/closed-form/1"}
-    assert values["index"] == {"step": "index", "model": "models:/closed-form/1"}
+    steps = [values[name] for name in ("linked_version", "index")]
+    assert steps == [{"step": name, "model": "models:/closed-form/1"} for name in ("link", "index")]
 
 
 def test_a_step_that_fails_while_ap_is_trained_is_the_error(done: Done, tmp_path: Path) -> None:
@@ -161,20 +151,18 @@ def test_ap_stands_below_the_closed_form(tmp_path: Path) -> None:
     about = {"model": "m", "model_version": "1", "dataset": "diy", "dataset_version": "v", "split": "test"}
     EvaluationReport(**about, rows=tuple(rows)).write(tmp_path)  # type: ignore[arg-type]
     beside = {row.metric: {"mean": 60.0, "low": 55.5, "high": 64.0} for row in rows}
-    lines = _score_lines(tmp_path, beside, print)[1:]
-    assert [line.split("  ")[0] for line in lines] == ["Model", "closed form", "AP", "class names", "random"]
-    assert "60.0 (55.5–64.0)" in lines[2]
+    lines = {line.split("  ")[0]: line for line in _score_lines(tmp_path, beside, print)[1:]}
+    assert list(lines) == ["Model", "closed form", "AP", "class names", "random"]
+    assert "60.0 (55.5–64.0)" in lines["AP"]
 
 
 @pytest.mark.trial  # a minute of a processor
 def test_the_newsroom_finds_pictures_better_than_words_do(multilink: Run, tmp_path: Path) -> None:
-    done = multilink("demo", "--news", "--workspace", "demo", "--json")
-    assert done.status == 0, done.err
+    done = multilink("demo", "--news", "--workspace", "demo", "--json").check()
     found, build = done.json["search"], done.json["build"]
     assert build["stages"]["images"]["failed"] == 0  # every picture came from the recorded web
     scores = {key.partition(" role=all, ")[0]: value for key, value in found["scores"].items() if " role=all, " in key}
-    others = ("bm25", "fusion")
-    assert scores["search reciprocal_rank"] > max(scores[f"{other} reciprocal_rank"] for other in others)
+    assert scores["search reciprocal_rank"] > max(scores[f"{other} reciprocal_rank"] for other in ("bm25", "fusion"))
     assert done.json["promotion"]["is_promoted"]
     assert "5/5 evaluate-search" in done.err and "search " in done.out
     assert (tmp_path / "demo" / "lake" / "indexes" / "news").is_dir()

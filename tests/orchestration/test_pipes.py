@@ -20,7 +20,8 @@ from typing import Any
 import dagster as dg
 import pytest
 from PIL import Image
-from servers import free_port, wait_for
+from repository import ROOT
+from servers import children_of, free_port, wait_for
 
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster import pipes
@@ -30,7 +31,6 @@ from pipelines.turns import turn_of_build
 from schemas.errors import BuildError
 from schemas.lake import Lake
 
-ROOT = Path(__file__).resolve().parents[2]
 HERE = RaySettings()
 WAIT_S = 120.0
 WAITING = "another build of documents is under way on this lake"
@@ -85,8 +85,7 @@ def do(
         yield from (dg.MaterializeResult(asset_key=stage) for stage in STAGES)
 
     dg.materialize([made], instance=instance)
-    found: dict[str, dg.MaterializeResult[Any]] | dg.Failure | BuildError = came_of_it[0]
-    return found
+    return came_of_it[0]
 
 
 def closed_with(instance: dg.DagsterInstance) -> list[str]:
@@ -112,13 +111,6 @@ def meanwhile(act: Callable[[], object], when: Callable[[], bool]) -> threading.
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     return thread
-
-
-def children_of(words: str) -> list[int]:
-    """Return this process's children whose command holds some words."""
-    command = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())]
-    listed = subprocess.run(command, check=False, capture_output=True, text=True)
-    return [int(line.split()[0]) for line in listed.stdout.splitlines() if words in line]
 
 
 def test_a_build_is_reported_stage_by_stage_and_a_mistake_as_what_it_is(
@@ -149,8 +141,7 @@ def test_progress_is_in_the_runs_log_while_the_step_runs_and_a_death_is_an_error
     )
     problem = do(long_step, instance)
     killer.join()
-    assert type(problem) is BuildError
-    assert "-9" in str(problem)
+    assert type(problem) is BuildError and "-9" in str(problem)
 
 
 def test_a_cancelled_run_ends_its_process(instance: dg.DagsterInstance, long_step: Step) -> None:
@@ -172,14 +163,7 @@ def cluster() -> Iterator[RaySettings]:
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | token | {"PATH": path, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
-    addresses = [
-        "--port",
-        str(free_port()),
-        "--dashboard-port",
-        str(port),
-        "--ray-client-server-port",
-        str(free_port()),
-    ]
+    addresses = [f"--port={free_port()}", f"--dashboard-port={port}", f"--ray-client-server-port={free_port()}"]
     small = ["--num-cpus", "2", "--object-store-memory", "100000000", "--temp-dir", str(folder)]
     head = subprocess.Popen(
         [ray, "start", "--head", "--block", "--disable-usage-stats", *addresses, *small],

@@ -1,6 +1,7 @@
 """The project file: what `demo` and `up` leave for the commands that come after them."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +95,15 @@ def test_commands_find_the_lake_by_the_file_and_an_option_wins(multilink: Callab
 
 def test_programs_find_models_by_the_file_and_an_argument_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    remember(
-        tmp_path, tmp_path, lake=str(tmp_path / "lake"), tracking_uri=f"sqlite:///{tmp_path}/own/mlflow.db", say=print
-    )
-    with pytest.raises(NotFoundError, match=r"own/mlflow\.db: no runs and models are there"):
-        multilink.load("models:/x/1")
-    with pytest.raises(NotFoundError, match=r"own/mlflow\.db: no runs and models are there"):
-        multilink.evaluate("models:/x/1", "y", lake="lake")
-    with pytest.raises(NotFoundError, match=r"other\.db: no runs and models are there"):
-        multilink.load("models:/x/1", tracking_uri="sqlite:///other.db")
+    where = {"lake": str(tmp_path / "lake"), "tracking_uri": f"sqlite:///{tmp_path}/own/mlflow.db"}
+    remember(tmp_path, tmp_path, **where, say=print)
+    for ask, store in (
+        (partial(multilink.load, "models:/x/1"), "own/mlflow"),
+        (partial(multilink.evaluate, "models:/x/1", "y", lake="lake"), "own/mlflow"),
+        (partial(multilink.load, "models:/x/1", tracking_uri="sqlite:///other.db"), "other"),
+    ):
+        with pytest.raises(NotFoundError, match=rf"{store}\.db: no runs and models are there"):
+            ask()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///third.db")
     with pytest.raises(NotFoundError, match=r"third\.db: no runs and models are there"):
         multilink.load("models:/x/1")

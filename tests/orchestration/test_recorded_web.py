@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from servers import children_of
 
 from orchestration.demo import recorded_web
 from orchestration.demo.recorded_web import dumps_of, recording_at, scraping, serving
@@ -19,27 +20,20 @@ from schemas.errors import BuildError, NotFoundError
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server's process is found in /proc")
 
 
-def server_of(recording: Path) -> int:
-    """Return the process that serves a recording for this one."""
-    children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    pids = [int(pid) for each in children for pid in each.read_text().split()]
-    return next(pid for pid in pids if str(recording) in Path(f"/proc/{pid}/cmdline").read_text())
-
-
 def test_a_web_that_ends_while_it_is_scraped_fails_the_build() -> None:
     recording = recording_at()
     words = "the recorded web ended with status -9 while it was scraped"
     with pytest.raises(BuildError, match=words), serving(recording) as port:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/__requests") as answer:
             assert answer.status == 200
-        server = server_of(recording)
+        (server,) = children_of(str(recording))
         os.kill(server, signal.SIGKILL)
         os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
 
 
 def test_what_went_wrong_in_the_build_is_said_rather() -> None:
     with pytest.raises(ValueError, match="a mistake"), serving(recording_at()):
-        os.kill(server_of(recording_at()), signal.SIGKILL)
+        os.kill(*children_of(str(recording_at())), signal.SIGKILL)
         raise ValueError("a mistake")
 
 

@@ -46,8 +46,7 @@ def failed(instance: dg.DagsterInstance, reason: RunFailureReason, *, parent: dg
 
 
 def will_retry(instance: dg.DagsterInstance, run_id: str) -> str | None:
-    run = instance.get_run_by_id(run_id)
-    return run.tags.get(WILL_RETRY_TAG)
+    return instance.get_run_by_id(run_id).tags.get(WILL_RETRY_TAG)
 
 
 def test_an_interrupted_run_that_was_given_up_is_told_again(home: Path, instance: dg.DagsterInstance) -> None:

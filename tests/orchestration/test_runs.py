@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,6 @@ pytestmark = [
         "ignore:Parameter `partitions_def`"
     ),  # a job of checks alone has no assets to infer from
 ]
-DUPLICATED = (CODES[0], CODES[1], CODES[0], CODES[3])
-
-
-INTERVAL = ("mean", "low", "high")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +51,11 @@ class Given(StepPipes):
     errors: list[dg.Failure | BuildError] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
     settings_seen: list[tuple[str, ...]] = field(default_factory=list)
+
+    @cached_property
+    def definitions(self) -> dg.Definitions:
+        """Return the definitions with these steps; what was trained is in no registry."""
+        return make_definitions(self.settings, self)
 
     def do(
         self, context: dg.AssetExecutionContext, *steps: Step, where: RayWhere = RayWhere.SUBPROCESS
@@ -84,9 +86,7 @@ class Scored(Given):
 
     scores: dict[str, float]
     models: dict[tuple[str, str, str], ModelVersion] = field(default_factory=dict)
-    promoted: list[str] = field(default_factory=list)
-    linked: list[str] = field(default_factory=list)
-    indexed: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
 
     def train(self, *, dataset: str, settings: tuple[str, ...], **_: Any) -> dict[str, Any]:
         name, _, version = dataset.partition("@")
@@ -100,18 +100,18 @@ class Scored(Given):
 
     def compare(self, *, models: tuple[str, ...], **_: Any) -> dict[str, Any]:
         first, second = (self.scores[each.split("/")[1]] for each in models)
-        return {LEAD: {"auc": dict(zip(INTERVAL, (second - first + each for each in (0, -1, 1)), strict=True))}}
+        return {LEAD: {"auc": {"mean": second - first, "low": second - first - 1, "high": second - first + 1}}}
 
     def promote(self, *, model: str, policy: str, **_: Any) -> dict[str, Any]:
-        self.promoted.append(f"{model} by {Path(policy).name}")
+        self.done.append(f"promoted {model} by {Path(policy).name}")
         return {"is_promoted": True}
 
     def link(self, *, model: str, **_: Any) -> dict[str, Any]:
-        self.linked.append(model)
+        self.done.append(f"linked by {model}")
         return {"links": 1}
 
     def index(self, *, model: str, dataset: str, **_: Any) -> dict[str, Any]:
-        self.indexed.append(f"{model} on {dataset}")
+        self.done.append(f"indexed by {model} on {dataset}")
         return {"images": 1}
 
 
@@ -145,16 +145,6 @@ SELECTIONS = {
 }
 
 
-def definitions_of(steps: Given) -> dg.Definitions:
-    """Return the definitions with some steps, made once for each; what was trained is in no registry."""
-    if id(steps) not in DEFINITIONS:
-        DEFINITIONS[id(steps)] = steps, make_definitions(steps.settings, steps)
-    return DEFINITIONS[id(steps)][1]
-
-
-DEFINITIONS: dict[int, tuple[Given, dg.Definitions]] = {}
-
-
 def run(
     instance: dg.DagsterInstance,
     job: str | dg.AssetSelection,
@@ -164,9 +154,8 @@ def run(
     config: dict[str, Any] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Run a selection of assets or checks for a data set."""
-    selection = SELECTIONS[job] if isinstance(job, str) else job
-    made = dg.define_asset_job("asked_for", selection=selection)
-    definitions = dg.Definitions.merge(definitions_of(steps), dg.Definitions(jobs=[made]))
+    made = dg.define_asset_job("asked_for", selection=SELECTIONS[job] if isinstance(job, str) else job)
+    definitions = dg.Definitions.merge(steps.definitions, dg.Definitions(jobs=[made]))
     of_data_set: dict[str, Any] = {"partition_key": dataset}
     if job == "checks":  # without an asset, a job has no partitions: Dagster's page sets the tag of a check's
         of_data_set = {"tags": {"dagster/partition": dataset}}
@@ -183,7 +172,7 @@ class Automation:
 
     def look(self) -> dict[str, set[str]]:
         """Return what is asked for by data set; the registry is observed before."""
-        definitions = definitions_of(self.steps)
+        definitions = self.steps.definitions
         (observer,) = (each for each in definitions.sensors or () if each.name == "registry")
         context = dg.build_sensor_context(self.instance, definitions=definitions)
         for event in observer.evaluate_tick(context).asset_events:
@@ -229,7 +218,7 @@ FAULTS = (
     Fault("documents_failure_budget", {"stages": {"sources": {"in": 10, "out": 4, "rejected": 0, "failed": 6}}}),
     Fault("documents_counts_in_bounds", {"documents": {"train": 10}}),
     Fault("images_failure_budget", {"stages": {"images": {"in": 10, "out": 4, "rejected": 0, "failed": 6}}}),
-    Fault("duplicates_duplicate_free", {"codes": DUPLICATED}),
+    Fault("duplicates_duplicate_free", {"codes": (CODES[0], CODES[1], CODES[0], CODES[3])}),
     Fault("features_norms_are_sane", {"vectors": np.diag([1, 1, 1, np.inf])}),
     Fault("shards_manifest_verifies", {}, is_damaged=True),
     Fault(
@@ -241,8 +230,8 @@ FAULTS = (
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.step for fault in FAULTS])
 def test_a_fault_is_found_by_its_check_alone(tmp_path: Path, fault: Fault) -> None:
-    given = {"documents": {"train": 100}, "before": {"train": 100}} | fault.faults
-    subject = write_version(Folder(str(tmp_path)), **given)
+    sound = {"documents": {"train": 100}, "before": {"train": 100}}
+    subject = write_version(Folder(str(tmp_path)), **sound | fault.faults)
     if fault.is_damaged:
         compress_anew(subject.folder, "documents/train/part-0.parquet")
     passed = {f"{asset}_{name}": rule(subject).passed for (asset, name), (rule, _) in STAGE_CHECKS.items()}
@@ -260,8 +249,7 @@ def test_a_check_that_says_no_stops_what_depends_on_it_and_nothing_else(
         compress_anew(Lake.at(settings.lake).dataset("documents", version), "documents/train/part-0.parquet")
     steps = given(settings, version)
     result = run(instance, "everything", steps)
-    assert not result.success
-    assert steps.trained == []  # nothing is trained on it
+    assert not result.success and steps.trained == []  # nothing is trained on it
     assert steps_of(result, dg.DagsterEventType.STEP_FAILURE) == {fault.step}
     evaluations = result.get_asset_check_evaluations()
     said = {f"{each.asset_key.to_user_string()}_{each.check_name}": each.passed for each in evaluations}
@@ -273,10 +261,8 @@ def test_a_check_that_says_no_stops_what_depends_on_it_and_nothing_else(
 
 def compress_anew(folder: Folder, path: str) -> None:
     """Let a part be another file of the same rows: no reader minds, only its size is not the manifest's."""
-    with folder.open(path) as stream:
-        table = pq.read_table(stream)
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="gzip")
+    pq.write_table(pq.read_table(folder.open(path)), sink, compression="gzip")
     folder.write(path, sink.getvalue())
 
 
@@ -294,11 +280,14 @@ def test_a_model_not_shown_to_be_better_than_nostruct_is_neither_promoted_nor_li
     version = commit_version(settings, "v1")
     steps = scored(settings, version, own=own)
     result = run(instance, "everything", steps)
+    model = "multilink-documents-cross-document"
+    of_cross_document = {
+        f"promoted {model} by policy.toml",
+        f"linked by models:/{model}/1",
+        f"indexed by models:/{model}/1 on documents@{version}",
+    }
+    assert sorted(steps.done) == (sorted(of_cross_document) if passes else [])
     failed = steps_of(result, dg.DagsterEventType.STEP_FAILURE)
-    expected = ["multilink-documents-cross-document"] if passes else []
-    assert steps.promoted == [f"{each} by policy.toml" for each in expected]
-    assert steps.linked == [f"models:/{each}/1" for each in expected]
-    assert steps.indexed == [f"models:/{each}/1 on documents@{version}" for each in expected]
     assert failed == (set() if passes else {"cross_document__evaluation_better_than_nostruct"})
     done = steps_of(result, dg.DagsterEventType.STEP_SUCCESS)
     after = {f"cross_document__{each}" for each in ("promotion", "links", "index")}
@@ -340,7 +329,7 @@ def test_runs_carry_version_and_configuration(instance: dg.DagsterInstance, sett
     assert [record.tags["multilink/data_set_version"] for record in instance.get_runs()] == [name]
     for made in result.asset_materializations_for_node("build"):
         assert made.metadata["configuration"].value["objectives"] == ["nostruct", "cross-document"]
-        assert made.tags is not None and made.tags["dagster/data_version"] == name
+        assert made.tags["dagster/data_version"] == name
 
 
 def test_a_rebuild_that_is_due_meanwhile_waits_its_turn(tmp_path: Path) -> None:
@@ -453,8 +442,7 @@ def test_a_damaged_record_of_one_model_leaves_the_other_data_sets(
         return {"champion": "1", "approvals": ""}
 
     monkeypatch.setattr(Plan, "standing", standing)
-    definitions = make_definitions(settings)
-    (observer,) = (each for each in definitions.sensors or () if each.name == "registry")
+    (observer,) = (each for each in make_definitions(settings).sensors or () if each.name == "registry")
     tick = observer.evaluate_tick(dg.build_sensor_context(instance))
     assert [(each.asset_key.to_user_string(), each.partition) for each in tick.asset_events] == [
         ("cross_document/champion", "diy")
@@ -464,9 +452,9 @@ def test_a_damaged_record_of_one_model_leaves_the_other_data_sets(
 def test_an_objective_has_the_data_sets_that_are_configured_for_it(tmp_path: Path) -> None:
     datasets = (DatasetSettings(name="diy"), DatasetSettings(name="documents", objectives=("nostruct", "closed-form")))
     graph = make_definitions(replace(settings_in(tmp_path), datasets=datasets)).resolve_asset_graph()
-    of = {group: graph.get(dg.AssetKey([group, TRAINED])).partitions_def for group in ("closed_form", "nostruct")}
-    names = {group: definition and definition.get_partition_keys() for group, definition in of.items()}
-    assert names == {"closed_form": ["documents"], "nostruct": ["diy", "documents"]}
+    expected = {"closed_form": ["documents"], "nostruct": ["diy", "documents"]}
+    of = {group: graph.get(dg.AssetKey([group, TRAINED])).partitions_def for group in expected}
+    assert {group: definition.get_partition_keys() for group, definition in of.items()} == expected
 
 
 def test_a_person_changes_a_setting_of_one_run(instance: dg.DagsterInstance, settings: Settings) -> None:
@@ -486,8 +474,7 @@ def test_the_newest_model_of_a_version_is_found(tmp_path: Path, empty_store: str
     client = connect(empty_store)
     client.create_registered_model(name)
     client.create_model_version(name, source=str(tmp_path), tags={"dataset_version": "v1"})
-    found = plan.model_of("diy", "v1", "cross-document")
-    assert found is not None and found.version == "1"
+    assert plan.model_of("diy", "v1", "cross-document").version == "1"
     assert plan.model_of("diy", "v2", "cross-document") is None
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 from servers import wait_for
 
 from orchestration.local.supervisor import MARK_VARIABLE, QUICK_ENDS_SURVIVED, Service, Supervisor, end_marked, marked
@@ -15,7 +16,7 @@ from orchestration.local.up import _alone, choose_ports
 from schemas.errors import BuildError, UsageError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
-ROOT = Path(__file__).resolve().parents[2]
+
 MARK = f"test-{os.getpid()}"
 # A service that starts a process of its own in another session, as a run's workers are, and then waits.
 PARENT_AND_CHILD = """

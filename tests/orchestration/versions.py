@@ -1,14 +1,11 @@
 """A version of a data set, written by hand: two documents of two pictures each, and what is wrong with it."""
 
-import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from lakes import statistics_of, write_table
 
 from orchestration.config import CheckSettings
 from orchestration.rules.verdicts import VersionOnDisk
@@ -16,7 +13,7 @@ from schemas.document_rows import to_row
 from schemas.documents import Document, ImageRef, Provenance, Sentence, Split, document_schema, image_schema
 from schemas.features import FeatureColumn, Storage, quantise
 from schemas.lake import Folder
-from schemas.manifest import FileEntry, Manifest, SplitStatistics, version_name
+from schemas.manifest import Manifest, SplitStatistics, version_name
 from schemas.tables import FEATURE_PREFIX, to_table
 
 CODES = ("00000000ffffffff", "ffffffff00000000", "0f0f0f0f0f0f0f0f", "f0f0f0f0f0f0f0f0")
@@ -46,18 +43,17 @@ def write_version(
         "documents": (FeatureColumn(name="text", dimensions=3),),
     }
     made = [_document(f"d{place}", [f"h{2 * place}", f"h{2 * place + 1}"]) for place in range(2)]
-    halves = np.eye(2, 3, dtype=np.float16)
-    rows = [to_row(each) | {f"{FEATURE_PREFIX}text": [list(halves[0]), list(halves[1])]} for each in made]
+    rows = [to_row(each) | {f"{FEATURE_PREFIX}text": [list(half) for half in np.eye(2, 3)]} for each in made]
     looks = [_image(f"h{place}", codes[place], values[place]) for place in range(4)]
-    files = [
-        _write(folder, "documents/train/part-0.parquet", to_table(rows, document_schema(features["documents"]))),
-        _write(folder, "images/train/part-0.parquet", to_table(looks, image_schema(features["images"]))),
-    ]
+    tables = {
+        "documents": to_table(rows, document_schema(features["documents"])),
+        "images": to_table(looks, image_schema(features["images"])),
+    }
     manifest = Manifest(
         dataset="own",
         version=version_name(config, {"records": records}, {}),
-        files=tuple(files),
-        splits={name: _statistics(count) for name, count in (documents or {"train": 2}).items()},
+        files=tuple(write_table(folder, f"{name}/train/part-0.parquet", table) for name, table in tables.items()),
+        splits=_statistics(documents or {"train": 2}),
         failures={},
         stages=stages or {},
         features=features,
@@ -66,7 +62,7 @@ def write_version(
         schema_versions={},
         notes={"leaks": list(leaks)},
     )
-    earlier = None if before is None else replace(manifest, splits={k: _statistics(n) for k, n in before.items()})
+    earlier = None if before is None else replace(manifest, splits=_statistics(before))
     folder.write("manifest.json", manifest.to_json().encode())
     return VersionOnDisk(manifest=manifest, folder=folder, before=earlier, bounds=bounds or CheckSettings())
 
@@ -90,21 +86,9 @@ def _stored(numbers: np.ndarray, storage: Storage) -> list[object]:
 
 
 def _image(key: str, code: str, vector: object) -> dict[str, object]:
-    row: dict[str, object] = dict.fromkeys(
-        ("source", "format", "width", "height", "original_bytes", "licence", "jpeg")
-    ) | {"hash": key, "fingerprint": code, "is_flat": False}
-    return row | {f"{FEATURE_PREFIX}cnn": vector}
+    unknown = dict.fromkeys(("source", "format", "width", "height", "original_bytes", "licence", "jpeg"))
+    return unknown | {"hash": key, "fingerprint": code, "is_flat": False, f"{FEATURE_PREFIX}cnn": vector}
 
 
-def _write(folder: Folder, path: str, table: pa.Table) -> FileEntry:
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer)
-    folder.write(path, buffer.getvalue())
-    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
-    return FileEntry(path=path, bytes=len(buffer.getvalue()), sha256=digest, rows=table.num_rows)
-
-
-def _statistics(documents: int) -> SplitStatistics:
-    numbers = {"images": 0, "sentences": 0, "unique_images": 0, "max_sentences": 0, "max_images": 0, "links": 0}
-    means = dict.fromkeys(("median_sentences", "median_images", "mean_sentences", "mean_images"), 0.0)
-    return SplitStatistics(documents=documents, **numbers, **means, documents_with_known_links=0, density=None)
+def _statistics(counts: Mapping[str, int]) -> dict[str, SplitStatistics]:
+    return {split: replace(statistics_of(()), documents=count) for split, count in counts.items()}

@@ -1,7 +1,5 @@
 """What is swept, and what an unforeseen error names, after other things happened to a lake."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path

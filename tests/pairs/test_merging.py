@@ -1,7 +1,5 @@
 """Packs that are put together when a build ends meet forgetting and copies in a second lake."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Regions that are given by the names of pictures, and lakes that hold a picture under another name already."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

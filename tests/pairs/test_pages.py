@@ -1,7 +1,5 @@
 """Pages that are running, and what is forgotten meanwhile."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -73,7 +71,6 @@ def test_lists_leave_out_what_is_damaged(tmp_path: Path, caplog: pytest.LogCaptu
     lake.root.child("links", "documents", version, "odd-1").write(MANIFEST, b"{}")
     lake.dataset("documents", "0" * 16).write(MANIFEST, b"{}")
     named = [("documents", each) for each in (version, "0" * 16)]
-    rows = list(version_rows(lake, named))
-    assert [row["manifest"].version for row in rows] == [version]
+    assert [row["manifest"].version for row in version_rows(lake, named)] == [version]
     assert "odd-1" not in [each.name for each in link_sets(lake, manifest)]
     assert len(caplog.records) == 2 and "odd-1" in caplog.text and "0" * 16 in caplog.text

@@ -4,8 +4,6 @@ Six walks have every two operations of `world.py` one after the other, once. The
 walk in the other order, and two operations alone are trials.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -73,8 +71,7 @@ def test_what_happens_to_a_lake(
     assert world.build().is_reused
     check(world)
     if world.inputs not in bases.fresh:
-        fresh = world.build(Lake.at(str(tmp_path / "fresh")))
-        bases.fresh[world.inputs] = Folder(fresh.path).read(MANIFEST)
+        bases.fresh[world.inputs] = Folder(world.build(Lake.at(str(tmp_path / "fresh"))).path).read(MANIFEST)
     assert Folder(summary.path).read(MANIFEST) == bases.fresh[world.inputs]
 
 

@@ -1,7 +1,5 @@
 """A version that two lakes built, each at its own time, meets `replicate`: what both know of it stays."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whatever the settings: a lake that was used before gives what a fresh one gives, and two workers what one gives."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

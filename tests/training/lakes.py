@@ -194,7 +194,7 @@ def write_lake(
         dataset="synthetic",
         version=version,
         files=tuple(sorted(writer.files)),
-        splits={str(split): _statistics(made.documents) for split, made in splits.items()},
+        splits={str(split): statistics_of(made.documents) for split, made in splits.items()},
         failures={},
         stages={},
         features={"images": writer.images, "documents": writer.sentences},
@@ -206,12 +206,12 @@ def write_lake(
     return lake
 
 
-def learn(config: TrainConfig, lake: Lake, run: Path) -> Path:
+def learn(config: TrainConfig, lake: Lake, run: Path, *, dataset: str = "synthetic") -> Path:
     """Train on a lake in this process; return the folder of the model."""
     from training.loop.context import Context
     from training.loop.trainer import train
 
-    data = load_training_data(lake, "synthetic", config.reading)
+    data = load_training_data(lake, dataset, config.reading)
     return train(config, data, Context(), run_directory=run).model
 
 
@@ -327,9 +327,14 @@ class _Writer:
         )
 
     def _write(self, path: str, table: pa.Table) -> None:
-        buffer = io.BytesIO()
-        pq.write_table(table, buffer)
-        self.files.append(_listed(self.folder, path, buffer.getvalue(), table.num_rows))
+        self.files.append(write_table(self.folder, path, table))
+
+
+def write_table(folder: Folder, path: str, table: pa.Table) -> FileEntry:
+    """Write a table into a version's folder; return the entry of its manifest."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return _listed(folder, path, buffer.getvalue(), table.num_rows)
 
 
 def _to_latent(world: World) -> tuple[np.ndarray, np.ndarray]:
@@ -366,7 +371,7 @@ def _halves(vectors: np.ndarray) -> list[object]:
     return list(halves) if halves.ndim == 1 else [list(row) for row in halves]
 
 
-def _statistics(documents: Sequence[Document]) -> SplitStatistics:
+def statistics_of(documents: Sequence[Document]) -> SplitStatistics:
     n = [len(document.sentences) for document in documents] or [0]
     m = [len(document.images) for document in documents] or [0]
     return SplitStatistics(

@@ -1,27 +1,21 @@
 """Decisions made a data set by the project's own build: which links it has, and what is left out."""
 
-from __future__ import annotations
-
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from archives import Archive
+from builds import PLAIN, build
 from PIL import Image
 
 from multilink.datasets import open_dataset
-from newsroom.decisions.records import Action, Decision, Objection
+from newsroom.decisions.records import Action, Objection
 from newsroom.decisions.store import Store
 from orchestration.cli import run
-
-if TYPE_CHECKING:
-    from conftest import Archive, Multilink
-
-
-def said(built: Archive, action: Action, name: str, reason: Objection | None = None, **values: Any) -> Decision:
-    return Decision(action=action, image=built.images[name], dataset=built.dataset, reason=reason, **values)
 
 
 def exported(built: Archive, folder: Path, *options: str) -> list[dict[str, Any]]:
@@ -30,14 +24,17 @@ def exported(built: Archive, folder: Path, *options: str) -> list[dict[str, Any]
 
 
 def test_a_choice_is_found_in_the_data_set_that_is_built_of_it(
-    built: Archive, log: Store, command: Multilink, tmp_path: Path
+    built: Archive, log: Store, command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     shown = built.shown()
-    log.decide(said(built, Action.CHOOSE, "coffee"), shown)
-    log.decide(said(built, Action.CHOOSE, "rocket", who="Jo"), shown)
-    log.decide(said(built, Action.WITHDRAW, "coffee"), shown)
-    log.decide(said(built, Action.REJECT, "cat", Objection.SUBJECT), shown)
-    log.decide(said(built, Action.REJECT, "flower", Objection.RIGHTS), shown)
+    for action, name, reason in (
+        (Action.CHOOSE, "coffee", None),
+        (Action.CHOOSE, "rocket", None),
+        (Action.WITHDRAW, "coffee", None),
+        (Action.REJECT, "cat", Objection.SUBJECT),
+        (Action.REJECT, "flower", Objection.RIGHTS),
+    ):
+        log.decide(built.decision(action, name, reason), shown)
     printed = command(
         "decisions", "export", "--lake", built.lake, "--output", str(tmp_path), "--split", "val", "--json"
     )
@@ -53,20 +50,15 @@ def test_a_choice_is_found_in_the_data_set_that_is_built_of_it(
     dataset = open_dataset("decisions", lake=built.lake)
     assert dataset.splits == ["val"]
     (row,) = dataset.table("documents", split="val").to_pylist()
-    assert [each["text"] for each in row["sentences"]] == [
-        "Eine Rakete startet", "Die Rakete über Florida", "Sie flog. Sie kam an."
-    ]  # fmt: skip
-    assert row["language"] == "de"
+    texts = ["Eine Rakete startet", "Die Rakete über Florida", "Sie flog. Sie kam an."]
+    assert (row["language"], [each["text"] for each in row["sentences"]]) == ("de", texts)
     assert [(link["sentence"], link["image"]) for link in row["links"]] == [(0, 0), (1, 0), (2, 0)]
     images = {each["hash"]: each for each in dataset.table("images", split="val").to_pylist()}
     chosen, wrong = (images[each["hash"]] for each in row["images"])
-    assert chosen["metadata"]["title"] == "A rocket" and wrong["metadata"]["title"] == "A cat"
-    assert chosen["licence"] == "CC0-1.0"
-    (archived,) = [
-        each["jpeg"]
-        for each in open_dataset("archive", lake=built.lake).table("images", split="train").to_pylist()
-        if each["hash"] == built.images["rocket"]
-    ]
+    assert (chosen["metadata"]["title"], chosen["licence"]) == ("A rocket", "CC0-1.0")
+    assert wrong["metadata"]["title"] == "A cat"
+    archive = open_dataset("archive", lake=built.lake).table("images", split="train").to_pylist()
+    archived = {each["hash"]: each["jpeg"] for each in archive}[built.images["rocket"]]
     copies = [np.asarray(Image.open(io.BytesIO(jpeg)), np.float64) for jpeg in (archived, chosen["jpeg"])]
     assert abs(copies[0] - copies[1]).mean() < 2  # the same picture, compressed once more
 
@@ -75,8 +67,8 @@ def test_equal_logs_give_equal_bytes_and_a_shortlist_is_no_choice(built: Archive
     for number, (action, name) in enumerate(
         [(Action.CHOOSE, "cat"), (Action.SHORTLIST, "cat"), (Action.CHOOSE, "flower")]
     ):
-        log.decide(said(built, action, name), built.shown({"headline": f"Article {number}"}))
-    log.decide(said(built, Action.CHOOSE, "rocket"), built.shown({}))  # found by a picture alone
+        log.decide(built.decision(action, name), built.shown({"headline": f"Article {number}"}))
+    log.decide(built.decision(Action.CHOOSE, "rocket"), built.shown({}))  # found by a picture alone
     records = exported(built, tmp_path / "a")
     assert sorted(each["sentences"][0]["text"] for each in records) == ["Article 0", "Article 2"]
     assert exported(built, tmp_path / "b") == records
@@ -85,41 +77,36 @@ def test_equal_logs_give_equal_bytes_and_a_shortlist_is_no_choice(built: Archive
 
 
 def test_pairs_are_a_document_for_each_chosen_picture(built: Archive, log: Store, tmp_path: Path) -> None:
-    shown = built.shown()
-    for name in ("cat", "rocket"):
-        log.decide(said(built, Action.CHOOSE, name), shown)
-    log.decide(said(built, Action.REJECT, "coffee", Objection.PLACE), shown)
-    records = exported(built, tmp_path, "--pairs")
-    assert sorted(Path(each["path"]).stem for record in records for each in record["images"]) == sorted(
-        built.images[name] for name in ("cat", "rocket")
-    )
-    assert len({each["id"] for each in records}) == 2
-    assert all(each["links"] == [[0, 0], [1, 0], [2, 0]] and len(each["images"]) == 1 for each in records)
+    for action, name in ((Action.CHOOSE, "cat"), (Action.CHOOSE, "rocket"), (Action.REJECT, "coffee")):
+        log.decide(built.decision(action, name), built.shown())
+    records = {record["id"]: record for record in exported(built, tmp_path, "--pairs")}.values()
+    shown = sorted([Path(each["path"]).stem for each in record["images"]] for record in records)
+    assert shown == sorted([built.images[name]] for name in ("cat", "rocket"))
+    assert [record["links"] for record in records] == [[[0, 0], [1, 0], [2, 0]]] * 2
 
 
 def test_why_something_is_left_out_is_said(
-    built: Archive, log: Store, command: Multilink, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    built: Archive, log: Store, command: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["decisions", "export", "--lake", built.lake, "--output", str(tmp_path)]
     assert run(arguments) == 2
     assert "expected a chosen picture or a corrected link, found none (no decision)" in capsys.readouterr().err
-    log.decide(said(built, Action.SHORTLIST, "cat"), built.shown({"headline": "a"}))
-    gone = Decision(action=Action.RIGHT, image="a" * 64, dataset="diy@0", document="7", sentence=0)
-    log.decide(gone)
+    log.decide(built.decision(Action.SHORTLIST, "cat"), built.shown({"headline": "a"}))
+    log.decide(built.decision(Action.RIGHT, "cat", dataset="diy@0", document="7", sentence=0))
     assert run(arguments) == 2
     assert "no chosen picture: 1, version gone: 1" in capsys.readouterr().err
-    log.decide(said(built, Action.CHOOSE, "cat"), built.shown({"headline": "b"}))
+    log.decide(built.decision(Action.CHOOSE, "cat"), built.shown({"headline": "b"}))
     shown = built.shown({"headline": "c"}, dataset="archive@0123456789abcdef")  # swept since: the newest has it
-    log.decide(said(built, Action.CHOOSE, "rocket"), shown)
-    lines = command(*arguments)
-    assert lines[0].startswith("2 articles, 0 corrected documents, 2 links, 2 pictures")
-    assert lines[1] == "left out: no chosen picture 1, version gone 1"
-    assert lines[2].startswith("build it: multilink build documents --lake")
+    log.decide(built.decision(Action.CHOOSE, "rocket"), shown)
+    counts, left_out, to_build, *_ = command(*arguments)
+    assert counts.startswith("2 articles, 0 corrected documents, 2 links, 2 pictures")
+    assert left_out == "left out: no chosen picture 1, version gone 1"
+    assert to_build.startswith("build it: multilink build documents --lake")
     assert run([*arguments, "--split", "dev"]) == 2
 
 
 def test_corrected_links_replace_those_of_their_document(
-    built: Archive, log: Store, command: Multilink, tmp_path: Path
+    built: Archive, log: Store, command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     """One document with known links, one without: of that, pictures nobody spoke of are left out."""
     pictures = [{"path": f"{name}.jpg"} for name in ("cat", "coffee", "flower")]
@@ -129,24 +116,19 @@ def test_corrected_links_replace_those_of_their_document(
     untouched = {"id": "untouched", "sentences": ["x"], "images": pictures, "links": [[0, 0]]}
     source = Path(built.lake).parent / "documents.jsonl"
     source.write_text("".join(json.dumps(each) + "\n" for each in (known, unknown, untouched)))
-    build = ["build", "documents", "--lake", built.lake, "--set", f"source.documents={source}"]
-    assert run([*build, "--set", "features.images=[]", "--set", "features.sentences=[]"]) == 0
-    dataset = f"documents@{open_dataset('documents', lake=built.lake).manifest.version}"
-
-    def corrected(document: str, action: Action, sentence: int, name: str) -> None:
-        image = built.images[name]
-        decision = Decision(action=action, image=image, dataset=dataset, document=document, sentence=sentence)
-        log.decide(decision)
-
-    corrected("known", Action.WRONG, 1, "flower")
-    corrected("known", Action.RIGHT, 2, "flower")
-    corrected("known", Action.RIGHT, 99, "cat")  # no such sentence
-    corrected("unknown", Action.RIGHT, 0, "cat")
-    corrected("unknown", Action.WRONG, 1, "flower")
-    corrected("elsewhere", Action.RIGHT, 0, "cat")
-    lines = command("decisions", "export", "--lake", built.lake, "--output", str(tmp_path))
-    assert lines[0].startswith("0 articles, 2 corrected documents, 3 links, 3 pictures")
-    assert lines[1] == "left out: document gone 1"
+    dataset = f"documents@{build(source, Path(built.lake), *PLAIN).manifest.version}"
+    for document, action, sentence, name in (
+        ("known", Action.WRONG, 1, "flower"),
+        ("known", Action.RIGHT, 2, "flower"),
+        ("known", Action.RIGHT, 99, "cat"),  # no such sentence
+        ("unknown", Action.RIGHT, 0, "cat"),
+        ("unknown", Action.WRONG, 1, "flower"),
+        ("elsewhere", Action.RIGHT, 0, "cat"),
+    ):
+        log.decide(built.decision(action, name, dataset=dataset, document=document, sentence=sentence))
+    counts, left_out, *_ = command("decisions", "export", "--lake", built.lake, "--output", str(tmp_path))
+    assert counts.startswith("0 articles, 2 corrected documents, 3 links, 3 pictures")
+    assert left_out == "left out: document gone 1"
     first, second = (json.loads(line) for line in (tmp_path / "documents.jsonl").read_text().splitlines())
     assert (first["id"], first["language"], first["links"]) == ("documents-known", "en", [[0, 0], [2, 2]])
     assert first["sentences"][1] == {"text": "Coffee", "role": "caption"} and len(first["images"]) == 3
@@ -156,11 +138,11 @@ def test_corrected_links_replace_those_of_their_document(
     assert [names[Path(each["path"]).stem] for each in second["images"]] == ["cat", "flower"]
 
 
-def test_decisions_are_listed(built: Archive, log: Store, command: Multilink) -> None:
+def test_decisions_are_listed(built: Archive, log: Store, command: Callable[..., list[str]]) -> None:
     assert command("decisions", "list", "--lake", built.lake) == ["no decision"]
     shown = built.shown()
-    log.decide(said(built, Action.CHOOSE, "cat", who="Jo", note="n" * 100), shown)
-    log.decide(said(built, Action.REJECT, "rocket", Objection.USED), built.shown({"lead": "other"}))
+    log.decide(built.decision(Action.CHOOSE, "cat", who="Jo", note="n" * 100), shown)
+    log.decide(built.decision(Action.REJECT, "rocket", Objection.USED), built.shown({"lead": "other"}))
     lines = command("decisions", "list", "--lake", built.lake, "--article", shown.article[:8])
     assert len(lines) == 3 and lines[-1] == "choose 1" and "Jo" in lines[1] and "n" * 40 in lines[1]
     found = json.loads(command("decisions", "list", "--lake", built.lake, "--json")[-1])["decisions"]

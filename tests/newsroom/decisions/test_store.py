@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 
@@ -15,7 +16,7 @@ import pytest
 import sqlalchemy as sql
 
 from newsroom.decisions import store
-from newsroom.decisions.database import database_in, open_database
+from newsroom.decisions.database import METADATA, database_in, forget_on_pages, open_database
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
 from newsroom.decisions.store import Article, ConflictError, Store
 from schemas.errors import BuildError, NotFoundError, UsageError
@@ -61,28 +62,18 @@ for number in range(count):
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/pages/pages.sqlite"
-    return str(request.getfixturevalue("postgres"))
+    return database_in(str(tmp_path)) if request.param == "sqlite" else request.getfixturevalue("postgres")
 
 
 def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
     with Store(open_database(address)) as log:
         upload, secret = log.keep_upload(b"picture"), log.secret()
-        first = log.decide(CHOICE, RANKING)
-        rejected = log.decide(
-            Decision(
-                action=Action.REJECT, image=HASHES[2], dataset="archive@1a2b", reason=Objection.RIGHTS, note="§ 22"
-            ),
-            RANKING,
-        )
+        rejection = replace(CHOICE, action=Action.REJECT, image=HASHES[2], reason=Objection.RIGHTS, note="§ 22")
+        first, rejected = (log.decide(each, RANKING) for each in (CHOICE, rejection))
         link = log.decide(Decision(action=Action.WRONG, image=HASHES[0], dataset="d@1", document="7", sentence=0))
     assert (first.number, rejected.number, link.number) == (1, 2, 3)
-    assert (
-        first.article
-        == RANKING.article
-        == article_digest({"headline": "Flut in Köln", "body": "Der Rhein steigt.\x00"})
-    )
+    digest = article_digest({"headline": "Flut in Köln", "body": "Der Rhein steigt.\x00"})
+    assert first.article == RANKING.article == digest
     with Store(open_database(address)) as log:
         assert (log.keep_upload(b"picture"), log.upload(upload), log.secret()) == (upload, b"picture", secret)
         assert list(log.decisions()) == [first, rejected, link]
@@ -113,8 +104,7 @@ def test_a_decision_made_on_an_old_page_is_refused(address: str) -> None:
             with pytest.raises(ConflictError):
                 log.decide(replace(CHOICE, action=Action.WITHDRAW), RANKING, after=seen)
             assert list(log.decisions()) == [chosen]
-        other = replace(CHOICE, image=HASHES[2])
-        listed = log.decide(replace(other, action=Action.SHORTLIST), RANKING, after=0)
+        listed = log.decide(replace(CHOICE, image=HASHES[2], action=Action.SHORTLIST), RANKING, after=0)
         back = log.decide(replace(CHOICE, action=Action.WITHDRAW), RANKING, after=chosen.number)
         assert list(log.decisions()) == [chosen, listed, back]
         blind = log.decide(replace(CHOICE, model=""), BLIND, after=0)  # no choice elsewhere is one of the comparison
@@ -151,14 +141,11 @@ def test_pages_read_what_they_show_and_no_more(tmp_path: Path) -> None:
         log.latest(100, before=9)
         log.rankings([RANKING.digest])
         assert log.subjects([RANKING.digest]) == {RANKING.digest: ("Flut in Köln", RANKING.query)}
-        scanned = []
+        reads = [(statement, parameters) for statement, parameters in asked if statement.startswith("SELECT")]
         with engine.connect() as connection:
-            for statement, parameters in asked:
-                if statement.startswith("SELECT"):
-                    plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-                    scanned += [(row.detail, statement) for row in plan if row.detail.startswith("SCAN")]
-    assert len(asked) > 8
-    assert scanned == []
+            plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}", about).all() for each, about in reads]
+    assert len(reads) == 8
+    assert [row.detail for plan in plans for row in plan if row.detail.startswith("SCAN")] == []
 
 
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(address: str) -> None:
@@ -222,16 +209,22 @@ def test_what_cannot_be_a_decision_is_refused_and_nothing_is_written(tmp_path: P
         with pytest.raises(UsageError, match="or a link"):
             log.decide(correction, RANKING)
         assert list(log.decisions()) == []
-    for wrong, message in [
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
         ({"image": "../../etc/passwd"}, "content hash"),
         ({"action": Action.REJECT}, "expected a reason"),
         ({"reason": Objection.USED}, "expected a reason"),
         ({"document": "7", "sentence": 1}, "expected a document"),
         ({"action": Action.RIGHT}, "expected a document"),
         ({"note": "x" * 2_001}, "note of at most"),
-    ]:
-        with pytest.raises(UsageError, match=message):
-            Decision(**{"action": Action.CHOOSE, "image": HASHES[0], "dataset": "d@1"} | wrong)  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_decision_is_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        replace(CHOICE, **wrong)
 
 
 def test_the_last_word_counts() -> None:
@@ -265,3 +258,36 @@ def test_an_address_of_another_kind_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "other.sqlite").write_text("this is no database, however long one reads on in it")
     with pytest.raises(BuildError, match="not a database"):
         open_database(f"sqlite:///{tmp_path}/other.sqlite")
+
+
+GONE, KEPT = "a" * 40 + "b" * 24, "c" * 64
+WORDS = ("GONE-DOCUMENT", GONE, "GONE-TITLE", "GONE-TEXT", "GONE-NOTE")
+
+
+def test_forgetting_leaves_marks_and_nothing_else_of_it(address: str, tmp_path: Path) -> None:
+    """What is forgotten leaves a mark in the database, and no byte of its id, hash or title."""
+    of = {"dataset": "diy@v1", "model": "models:/linker/2"}
+    pictures = (ShownPicture(image=GONE, score=1.0, title="GONE-TITLE"), ShownPicture(image=KEPT, score=0.5, title="b"))
+    ranking = Ranking(texts={"headline": "x"}, models=("models:/linker/2",), dataset="diy@v1", pictures=pictures)
+    link = {"document": "GONE-DOCUMENT", "sentence": 0, "article": "0" * 64, "note": "GONE-NOTE"}
+    forget = partial(forget_on_pages, address, ["GONE-DOCUMENT"], [GONE])
+    with Store(open_database(address)) as log:
+        log.decide(Decision(action=Action.FITS, image=GONE, **link, **of))
+        log.decide(Decision(action=Action.CHOOSE, image=GONE, **of), ranking)
+        log.decide(Decision(action=Action.REJECT, image=KEPT, reason="quality", **of), ranking)
+        log.keep_article(Article(texts={"headline": "GONE-TEXT"}, origin="diy@v1 GONE-DOCUMENT"))
+        before = list(log.decisions())
+        assert forget(is_dry_run=True) == 4 and list(log.decisions()) == before
+        assert (forget(is_dry_run=False), forget(is_dry_run=False)) == (4, 0)
+        after = list(log.decisions())
+        assert [each.action for each in after] == [each.action for each in before] and after[2] == before[2]
+        assert after[0].image == after[1].image and after[0].document.startswith("forgotten-")
+        assert [each.title for each in log.rankings([ranking.digest])[ranking.digest].pictures] == ["forgotten", "b"]
+    engine = open_database(address)
+    with engine.connect() as connection:
+        found = repr([connection.execute(table.select()).all() for table in METADATA.sorted_tables]).encode()
+    found += b"".join(path.read_bytes() for path in tmp_path.glob("pages/*"))
+    assert b"forgotten" in found and not [word for word in WORDS if word.encode() in found]
+    with pytest.raises(sql.exc.DatabaseError, match="only grows"), engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE decisions SET who = 'x'")
+    engine.dispose()

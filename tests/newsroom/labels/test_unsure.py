@@ -19,9 +19,8 @@ def corpus(seed: int, precision: float) -> tuple[Frame, np.ndarray]:
     """Return a frame of linked images, and which of the links are right."""
     rng = np.random.default_rng(seed)
     scores, is_linked = rng.uniform(size=IMAGES), np.ones(IMAGES, bool)
-    population = Population(strata=strata_of(is_linked, scores, 3), is_linked=is_linked, scores=scores)
     frame = Frame(
-        population=population,
+        population=Population(strata=strata_of(is_linked, scores, 3), is_linked=is_linked, scores=scores),
         sentences=np.zeros(IMAGES, np.int64),
         starts=np.arange(IMAGES + 1, dtype=np.int64),
         documents=[str(number) for number in range(IMAGES)],
@@ -30,14 +29,13 @@ def corpus(seed: int, precision: float) -> tuple[Frame, np.ndarray]:
 
 
 def label(row: int, action: Action) -> Decision:
-    sentence = 0 if action is Action.FITS else None
     return Decision(
         action=action,
         image=f"{row:064x}",
         dataset="d@v",
         model="models:/m/1",
         document=str(row),
-        sentence=sentence,
+        sentence=0 if action is Action.FITS else None,
         article="sample",
     )
 

@@ -1,24 +1,24 @@
 """A running newsroom: the recorded news, a model that was trained on them for seconds, an archive that means harm."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
+import torch
+from playwright.sync_api import Browser, Page, sync_playwright
 from running_newsroom import NEWS, Newsroom, Rivals, build, indexed, key_of, served, trained, write_evil
 
+from newsroom.archive.confidence import Confidence
 from newsroom.pages.archives import Choice
 from newsroom.pages.searches import Opened
 from newsroom.pages.state import PagesSettings
 from newsroom.search.archive import Archive
 from schemas.lake import Lake
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+from training.metrics.curves import ProbabilityCurve
+from training.model import LinkModel
 
 WAIT_MS = 120_000
 
@@ -26,23 +26,25 @@ WAIT_MS = 120_000
 @pytest.fixture(scope="session")
 def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newsroom]:
     """Build the news and an archive that means harm, train on the news, index both, and show them."""
-    from newsroom.archive.confidence import Confidence
-    from training.metrics.curves import ProbabilityCurve
-    from training.model import LinkModel
-
     folder = tmp_path_factory.mktemp("newsroom")
     lake = Lake.at(str(folder / "lake"))
-    news = build("news", [f"source.articles={NEWS / 'articles.jsonl'}", f"source.images={NEWS}"], lake)
+    news = build("news", lake, f"source.articles={NEWS / 'articles.jsonl'}", f"source.images={NEWS}")
     model = LinkModel.load(trained(lake, news, folder))
     curve = ProbabilityCurve(observations=156, right=156, slope=20.0, intercept=-9.0)
     confidence = Confidence(texts=news, images=39, queries=156, found=156, any_of_first=curve, pictures=curve)
-    evil = build("archive", [f"source.archive={write_evil(folder)}"], lake, model)
-    folders = {}
-    for name, reference in (("news", news), ("evil", evil)):
-        folders[name] = indexed(model, lake, reference, confidence)
+    columns = f"features.images={model.card.data.image_features}"
+    evil = build("archive", lake, f"source.archive={write_evil(folder)}", columns)
+    of_news, _ = (indexed(model, lake, reference, confidence) for reference in (news, evil))
     settings = PagesSettings(lake=lake.root.uri, store=f"sqlite:///{folder}/pages.sqlite")
     with served(settings) as server:
-        yield Newsroom(server.url, folders["news"], key_of(news), key_of(evil))
+        yield Newsroom(server.url, of_news, key_of(news), key_of(evil))
+
+
+@pytest.fixture
+def client(newsroom: Newsroom) -> Iterator[httpx.Client]:
+    """A browser without a script, on the pages of the news."""
+    with newsroom.client() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")
@@ -70,10 +72,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> PagesSettings:
 @pytest.fixture(scope="session")
 def rivals(newsroom: Newsroom, archive: Archive, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rivals]:
     """Index the news with a second model, whose image head is another, and show both."""
-    import torch
-
-    from training.model import LinkModel
-
     other = LinkModel.load(Path(newsroom.folder, "model"))
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -92,8 +90,6 @@ def browser() -> Iterator[Browser]:
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
-
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         yield opened

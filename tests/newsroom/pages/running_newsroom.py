@@ -1,37 +1,38 @@
 """What the tests of the pages start and read: a server, the recorded news with a model, an archive that means harm."""
 
-from __future__ import annotations
-
+import asyncio
 import json
 import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
+import lakes
 import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from builds import build_of
+from playwright.sync_api import Page
+from repository import ROOT
+from small_indexes import made_index
 
 from newsroom.pages.app import create_app
 from newsroom.pages.state import PagesSettings
 from schemas.lake import MANIFEST, Lake
-from schemas.links import IndexManifest
+from schemas.links import CONFIDENCE, IndexManifest
+from schemas.overrides import override
 from training.listening import TimedProtocol, bind
+from training.recipes import recipe
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-ROOT = Path(__file__).resolve().parents[3]
 NEWS = ROOT / "tests" / "replay" / "recording" / "news"
 LINES = (NEWS / "articles.jsonl").read_text(encoding="utf-8").splitlines()
 ARTICLES = {row["id"]: row for row in map(json.loads, LINES)}
 EVIL = '"><script>window.harmed = 1</script><img src=x onerror="window.harmed = 2">'
 EVIL_NAME = "<img src=x onerror=window.harmed=3>.jpg"
-EPOCHS = 8
 TRIES = 4
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 WIDTHS = (1600, 768, 400)  # px, of a window; the last of a telephone
@@ -100,6 +101,12 @@ def served(settings: PagesSettings) -> Iterator[Server]:
         address.bound.close()
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Wait, while others work, until something is so."""
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
 def searched(client: httpx.Client, texts: dict[str, str], **options: str) -> httpx.Response:
     """Search as a browser without a script does: send the form of the page, again where the pages say they are late."""
     for _ in range(TRIES):  # on a busy machine, what searches may take longer to start than a search may take
@@ -117,8 +124,6 @@ def focused(page: Page) -> str:
 
 def check_page(page: Page, address: str = "") -> None:
     """Hold a page against the rules of WCAG, in both schemes, and the width of its window; by default the open one."""
-    from axe_playwright_python.sync_playwright import Axe
-
     page.set_viewport_size({"width": 1400, "height": 1000})
     if address:
         page.goto(address)
@@ -156,31 +161,16 @@ def decide(client: httpx.Client, page: httpx.Response, image: str, action: str, 
     return client.post("/decisions", data={**sent, **fields})
 
 
-def build(recipe_name: str, settings: Sequence[str], lake: Lake, model: object = None) -> str:
-    from pipelines.config import recipe
-    from pipelines.run import build_dataset
-    from schemas.overrides import override
-
-    config = override(recipe(recipe_name), [*settings, "features.sentences=[]"])  # the models here read words
-    if model is not None:
-        names = (model.card.data.image_features,)  # type: ignore[attr-defined]
-        config = replace(config, features=replace(config.features, images=names))
-    made = build_dataset(config, lake=lake, say=lambda _: None).manifest
+def build(recipe_name: str, lake: Lake, *settings: str) -> str:
+    """Build a data set; the models here read words, and no vectors of sentences."""
+    made = build_of(recipe_name, lake, *settings, "features.sentences=[]").manifest
     return f"{made.dataset}@{made.version}"
 
 
 def trained(lake: Lake, reference: str, folder: Path) -> Path:
     """Train a model of four sources for a few seconds."""
-    from schemas.overrides import override
-    from training.data.loading import load_training_data
-    from training.loop.context import Context
-    from training.loop.trainer import train
-    from training.recipes import recipe
-
-    steps = [f"training.epochs={EPOCHS}", "training.learning_rate=2e-3", "image.standardise=true"]
-    config = override(recipe("tiny-liu-2020-multi-source"), steps)
-    data = load_training_data(lake, reference, config.reading)
-    return train(config, data, Context(), run_directory=folder / "run").model
+    steps = ["training.epochs=8", "training.learning_rate=2e-3", "image.standardise=true"]
+    return lakes.learn(override(recipe("tiny-liu-2020-multi-source"), steps), lake, folder / "run", dataset=reference)
 
 
 def write_index(lake: Lake, model: str, dataset: str, *, titles: int = 1, made_s: int | None = None) -> str:
@@ -198,14 +188,8 @@ def write_index(lake: Lake, model: str, dataset: str, *, titles: int = 1, made_s
 
 
 def indexed(model: object, lake: Lake, reference: str, confidence: object, name: str = "searcher-1") -> str:
-    from newsroom.archive.build import build_index
-    from schemas.links import CONFIDENCE
-
-    made = build_index(
-        model, lake, reference, uri=f"models:/{name.replace('-', '/')}", name=name,  # type: ignore[arg-type]
-        say=lambda _: None,
-    )  # fmt: skip
-    made.folder.write(CONFIDENCE, confidence.to_json().encode())  # type: ignore[attr-defined]
+    made = made_index(model, lake, reference, uri=f"models:/{name.replace('-', '/')}", name=name)
+    made.folder.write(CONFIDENCE, confidence.to_json().encode())
     others = tuple(entry for entry in made.manifest.files if entry.path != CONFIDENCE)
     made.folder.write(MANIFEST, replace(made.manifest, files=others).to_json().encode())
     return made.folder.uri
@@ -215,13 +199,12 @@ def write_evil(folder: Path) -> Path:
     """Write an archive whose words, names and file names are HTML, scripts and paths."""
     archive = folder / "evil"
     archive.mkdir()
-    names = [EVIL_NAME, "b.jpg", "c.jpg"]
-    for number, name in enumerate(names):
+    names = {"../../../etc/passwd": EVIL_NAME, "e-0": "b.jpg", "e-1": "c.jpg"}
+    for number, name in enumerate(names.values()):
         shutil.copy(NEWS / "pictures" / f"{number:03d}.jpg", archive / name)
-    said = {"title": EVIL, "caption": EVIL, "credit": "javascript:window.harmed=4", "licence": EVIL, "place": EVIL}
-    said |= {"keywords": [EVIL, "Graz"], "date": "2020"}  # type: ignore[dict-item]
-    rows = [{"id": "../../../etc/passwd", "image": name, **said} for name in names[:1]]
-    rows += [{"id": f"e-{number}", "image": name, **said} for number, name in enumerate(names[1:])]
+    said = dict.fromkeys(("title", "caption", "licence", "place"), EVIL)
+    said |= {"credit": "javascript:window.harmed=4", "keywords": [EVIL, "Graz"], "date": "2020"}
+    rows = [{"id": key, "image": name, **said} for key, name in names.items()]
     path = archive / "archive.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

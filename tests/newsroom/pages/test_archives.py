@@ -1,15 +1,19 @@
-"""Indexes that are made while the pages run are found; a look that fails keeps those that were found before."""
+"""Indexes that are made while the pages run are found, and compared; a look that fails keeps those found before."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from running_newsroom import write_index
 
 from newsroom.pages import app
 from newsroom.pages.archives import Archives, Choice
+from newsroom.pages.decisions import pair_of
 from schemas.errors import BuildError, IntegrityError, NotFoundError
 from schemas.lake import MANIFEST, Lake
 
@@ -51,8 +55,7 @@ def test_an_index_of_another_format_is_left_out_with_a_warning(
     folder = lake.index("news", "v1", "a-1")
     old = folder.read(MANIFEST).decode().replace('"format": 3', '"format": 1')
     folder.write(MANIFEST, old.encode())
-    found = Archives(lake, (), lambda _: {})
-    assert [each.model for each in found.choices] == ["b 1"]
+    assert [each.model for each in Archives(lake, (), lambda _: {}).choices] == ["b 1"]
     assert "`multilink index` makes it again" in caplog.text
     with pytest.raises(IntegrityError, match="found format = 1"):
         Archives(lake, (folder.uri,), lambda _: {})
@@ -82,7 +85,7 @@ def test_a_new_first_index_is_the_first_when_it_is_open(tmp_path: Path) -> None:
 
     add(lake, "a")
     archives, searches = Archives(lake, (), aliases), _Searches()
-    shared = type("Shared", (), {"archives": archives, "searches": searches})()
+    shared: Any = SimpleNamespace(archives=archives, searches=searches)
     steps: list[object] = []
 
     async def next_look(_: float) -> None:
@@ -107,3 +110,41 @@ def test_a_new_first_index_is_the_first_when_it_is_open(tmp_path: Path) -> None:
     ]
     changed = replace(archives.choices[0], aliases=())
     assert changed.content == archives.choices[0].content  # a promotion opens nothing anew
+
+
+MODELS, VERSION = ("models:/searcher/1", "models:/searcher/2"), "news@0123456789abcdef"
+
+
+def pair(lake: Lake, aliases: dict[str, str]) -> tuple[str, str]:
+    shared: Any = SimpleNamespace(archives=Archives(lake, (), lambda _: aliases))
+    first, second = pair_of(shared)
+    return first.manifest.model, second.manifest.model
+
+
+@pytest.mark.parametrize("made_s", list(itertools.permutations((1000, 2000))))
+@pytest.mark.parametrize(
+    ("aliases", "order"),
+    [
+        ({}, MODELS),
+        ({"champion": "1"}, MODELS),
+        ({"champion": "2"}, MODELS[::-1]),
+        ({"challenger": "2"}, MODELS[::-1]),
+        ({"champion": "2", "challenger": "1"}, MODELS[::-1]),
+    ],
+)
+def test_the_two_models_have_one_order_whenever_their_indexes_were_made(
+    tmp_path: Path, made_s: tuple[int, int], aliases: dict[str, str], order: tuple[str, str]
+) -> None:
+    """A comparison's result is of two models in an order; an index that is made anew begins no second comparison."""
+    lake = Lake.at(str(tmp_path))
+    for model, when in zip(MODELS, made_s, strict=True):
+        write_index(lake, model, VERSION, made_s=when)
+    assert pair(lake, aliases) == order
+
+
+def test_two_models_over_two_versions_are_no_comparison(tmp_path: Path) -> None:
+    lake = Lake.at(str(tmp_path))
+    write_index(lake, MODELS[0], VERSION)
+    write_index(lake, MODELS[1], "news@fedcba9876543210")
+    with pytest.raises(NotFoundError, match="two models over one data set version"):
+        pair(lake, {})

@@ -1,17 +1,11 @@
 """The article page in a real Chromium: by keyboard, on documents that mean harm, accessible, nothing from outside."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from playwright.sync_api import Browser, Page, Route
 from running_newsroom import ARTICLES, EVIL, Newsroom, check_page, focused, searched, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.slow  # builds the news and trains on them
 WAIT_MS = 120_000

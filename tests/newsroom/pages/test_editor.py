@@ -1,15 +1,10 @@
-"""An editor's decisions in a real Chromiumby keys and by the mouse; and pictures beside paragraphs."""
-
-from __future__ import annotations
+"""An editor's decisions in a real Chromium, by keys and by the mouse; and pictures beside paragraphs."""
 
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import Browser, Page
 from running_newsroom import Newsroom, Rivals, check_page, focused, searched, shown
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.slow  # builds the news and trains on them
 TEXTS = {

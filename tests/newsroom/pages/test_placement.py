@@ -23,12 +23,6 @@ ARTICLE = {"headline": "Placed <i>here</i>", "body": "\r\n\r\n".join(PARAGRAPHS)
 
 
 @pytest.fixture
-def client(newsroom: Newsroom) -> httpx.Client:
-    with newsroom.client() as opened:
-        yield opened
-
-
-@pytest.fixture
 def placed(newsroom: Newsroom, client: httpx.Client) -> tuple[str, list[str]]:
     """The path of an article's placement, and three pictures."""
     page = searched(client, ARTICLE, index=newsroom.news)
@@ -77,8 +71,7 @@ def test_a_move_is_an_address(client: httpx.Client, placed: tuple[str, list[str]
     target = urlsplit(down.replace("&amp;", "&"))
     assert target.fragment == f"at-{first[:12]}"
     assert parse_qs(target.query)["place"] == [f"{second}:2", f"{third}:-", f"{first}:1"]
-    moved = client.get(target.geturl()).text
-    assert standing(moved) == {"0": [], "1": [first], "2": [second], "-": [third]}
+    assert standing(client.get(target.geturl()).text) == {"0": [], "1": [first], "2": [second], "-": [third]}
     assert not re.findall(r'">Up<', figure[: figure.index("</figure>")])  # it is at the top
 
 
@@ -98,8 +91,7 @@ def test_without_places_the_chosen_pictures_stand_there(client: httpx.Client, pl
 
 
 def test_choices_of_two_archives_are_placed_each_by_its_own(newsroom: Newsroom, client: httpx.Client) -> None:
-    article = {**ARTICLE, "headline": "Of two archives"}
-    page = searched(client, article, index=newsroom.news)
+    page = searched(client, {**ARTICLE, "headline": "Of two archives"}, index=newsroom.news)
     first = shown(page.text)[0]
     decide(client, page, first, "choose")
     evil = client.get(f"{page.url.path}?index={newsroom.evil}")
@@ -122,8 +114,7 @@ def test_a_picture_of_ones_own_goes_beside_a_paragraph(newsroom: Newsroom, clien
     assert placed.status_code == 200 and "Your own picture" in placed.text and "Goes with: " in placed.text
     (own,) = re.findall(r'data-place="([0-9a-f]{24}):[0-9]"', placed.text)
     assert f'data-place="{own}:2"' in client.get(f"/placement/{key}?place={own}:2").text
-    jpeg = client.get(f"/uploads/{own}.jpg")
-    assert max(Image.open(io.BytesIO(jpeg.content)).size) <= 512
+    assert max(Image.open(io.BytesIO(client.get(f"/uploads/{own}.jpg").content)).size) <= 512
     assert client.get(f"/placement/{key}?place={'0' * 24}").status_code == 404
 
 

@@ -1,29 +1,23 @@
 """The processes that search, with real ones: a limit that includes waiting, visitors who leave, deaths, a new index."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import os
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fastapi import HTTPException
-from running_newsroom import ARTICLES
+from running_newsroom import ARTICLES, Newsroom, until
 
 from newsroom.pages.archives import Choice
 from newsroom.pages.searches import Opened, Searches
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST
 from schemas.links import IndexManifest
-
-if TYPE_CHECKING:
-    from running_newsroom import Newsroom
 
 NEVER_S = 600.0
 START_S = 60.0
@@ -52,12 +46,6 @@ def fail(problem: str) -> None:
 
 def process() -> int:
     return os.getpid()
-
-
-def new_file() -> str:
-    with tempfile.NamedTemporaryFile(delete=False) as made:
-        made.write(b"a")
-    return made.name
 
 
 def count(opened: Opened) -> tuple[int, int]:
@@ -134,19 +122,17 @@ def test_a_search_ends_with_the_visitor_who_wanted_it(tmp_path: Path) -> None:
     async def act(searches: Searches) -> None:
         visitor = Visitor(NEVER_S)
         waiting = asyncio.create_task(searches.run(visitor, sleep, [], str(tmp_path), NEVER_S))
-        while not list(tmp_path.iterdir()):
-            await asyncio.sleep(0.01)
+        await until(lambda: list(tmp_path.iterdir()))
         visitor.left.set()
         with pytest.raises(HTTPException):
             await waiting
         (pid,) = (int(path.name) for path in tmp_path.iterdir())
-        while is_alive(pid):
-            await asyncio.sleep(0.01)
+        await until(lambda: not is_alive(pid))
 
     scene(act)
 
 
-def test_what_a_search_raises_is_raised_and_the_process_stays(tmp_path: Path) -> None:
+def test_what_a_search_raises_is_raised_and_the_process_stays() -> None:
     async def act(searches: Searches) -> None:
         first = await searches.run(Visitor(START_S), process, [])
         with pytest.raises(UsageError, match="it cannot be read"):
@@ -182,8 +168,7 @@ def test_an_index_that_opens_slower_than_a_visitor_waits_is_open_for_the_next(
     async def act(searches: Searches) -> None:
         visitor = Visitor(NEVER_S)
         first = asyncio.create_task(searches.run(visitor, count, [slow]))
-        while not begun():
-            await asyncio.sleep(0.01)
+        await until(begun)
         visitor.left.set()
         with pytest.raises(HTTPException, match="took too long"):
             await first
@@ -193,8 +178,7 @@ def test_an_index_that_opens_slower_than_a_visitor_waits_is_open_for_the_next(
                 await searches.run(Visitor(0.1), count, [slow])
         if is_open:
             go.touch()
-            while not any(slow.content in each.opened for each in searches.processes):
-                await asyncio.sleep(0.01)
+            await until(lambda: any(slow.content in each.opened for each in searches.processes))
         following = asyncio.create_task(searches.run(Visitor(START_S), count, [slow]))
         await asyncio.sleep(0.1)
         go.touch()
@@ -217,8 +201,7 @@ def test_an_index_is_opened_beside_the_one_in_use(newsroom: Newsroom, tmp_path: 
         old, images = await searches.run(Visitor(START_S), count, [first])
         assert images == len(ARTICLES) and len(searches.processes) == 1
         opening = asyncio.create_task(searches.prepare([slow, first]))
-        while not list(tmp_path.iterdir()):
-            await asyncio.sleep(0.01)
+        await until(lambda: list(tmp_path.iterdir()))
         assert [await searches.run(Visitor(START_S), count, [first]) for _ in range(20)] == [(old, len(ARTICLES))] * 20
         go.touch()
         await opening

@@ -54,8 +54,7 @@ def test_words_of_a_text_are_shown_with_what_they_add() -> None:
 
 
 def test_influence_is_each_words_part_of_what_words_add() -> None:
-    query = Query(texts={"headline": "a b c"})
-    (text,) = shown_texts(query, [("headline", "a b c")], {"headline": [0.3, -0.2, 0.1]})
+    (text,) = shown_texts(Query(texts={"headline": "a b c"}), [("headline", "a b c")], {"headline": [0.3, -0.2, 0.1]})
     assert [word.share for word in text.words] == pytest.approx([0.75, 0.0, 0.25])
     assert [word.step for word in text.words] == [3, 0, 0]
 
@@ -73,8 +72,7 @@ def test_near_duplicates_follow_the_first_of_them() -> None:
         RankedImage(rank=rank, picture=Picture(image=image, cluster=cluster), similarity=0.0, score=0.0)
         for rank, (image, cluster) in enumerate([("a", "a"), ("b", None), ("c", "a"), ("d", None), ("e", "a")], start=1)
     ]
-    groups = fold(ranked)
-    assert [[each.rank for each in group] for group in groups] == [[1, 3, 5], [2], [4]]
+    assert [[each.rank for each in group] for group in fold(ranked)] == [[1, 3, 5], [2], [4]]
 
 
 def test_names_are_found_as_the_archive_writes_them(gazetteer: Gazetteer) -> None:
@@ -114,25 +112,24 @@ def test_languages_have_names_in_each_other() -> None:
     assert language_name("qqx", "de") == "qqx"
 
 
-def test_every_text_of_the_interface_is_in_every_language() -> None:
-    english = catalogue("en")
-    for language in LANGUAGES:
-        own = catalogue(language)
-        assert list(own) == list(english), language
-        for key, text in english.items():
-            forms = text if isinstance(text, dict) else {"other": text}
-            found = own[key] if isinstance(own[key], dict) else {"other": own[key]}
-            assert forms.keys() == found.keys(), (language, key)
-            for form in forms:
-                assert fields(found[form]) == fields(forms[form]), (language, key)
+def fields_of(language: str) -> dict[str, dict[str, set[str]]]:
+    """Return the fields of each form of each text of the interface."""
+    forms = {key: text if isinstance(text, dict) else {"other": text} for key, text in catalogue(language).items()}
+    return {key: {form: fields(text) for form, text in texts.items()} for key, texts in forms.items()}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_text_of_the_interface_is_in_every_language(language: str) -> None:
+    own, english = fields_of(language), fields_of("en")
+    assert own == english and list(own) == list(english)
 
 
 def test_every_text_is_used_and_every_use_is_a_text() -> None:
     folder = Path(__file__).resolve().parents[3] / "newsroom" / "pages"
     sources = [path.read_text(encoding="utf-8") for path in (*folder.glob("*.py"), *(folder / "templates").iterdir())]
-    used = set(
-        re.findall(r'"([a-z]+\.[a-zA-Z_0-9]*)"', "\n".join(sources))
-    )  # whole, or begun: t("articles.kind_" ~ kind)
+    used = {
+        *re.findall(r'"([a-z]+\.[a-zA-Z_0-9]*)"', "\n".join(sources))
+    }  # whole, or begun: t("articles.kind_" ~ kind)
     keys = catalogue("en")
     begun = tuple(each for each in used if each.endswith(("_", ".")))
     assert {key for key in keys if key not in used and not key.startswith(begun)} == set()
@@ -145,13 +142,9 @@ def fields(text: str) -> set[str]:
 
 
 def test_numbers_are_written_as_the_language_does() -> None:
-    assert [translator(code)("articles.images", n=12345) for code in LANGUAGES] == [
-        "12,345 pictures", "12.345 Bilder", "12\u202f345 images",
-    ]  # fmt: skip
-    assert (
-        translator("fr")("articles.images", n=0) == "0 image"
-        and translator("en")("articles.images", n=0) == "0 pictures"
-    )
+    many, none = ([translator(code)("articles.images", n=n) for code in LANGUAGES] for n in (12345, 0))
+    assert many == ["12,345 pictures", "12.345 Bilder", "12\u202f345 images"]
+    assert none == ["0 pictures", "0 Bilder", "0 image"]
 
 
 @pytest.mark.parametrize(
@@ -177,8 +170,7 @@ def test_an_address_keeps_what_is_not_changed() -> None:
     assert address(request, leave=[], n=None) == "/articles/k"
     below = Request(scope | {"root_path": "/news", "path": "/news/articles/k"})
     assert address(below, leave=[]) == "/news/articles/k?n=12" and address(below, "/x", a="b") == "/news/x?a=b"
-    stripped = Request(scope | {"root_path": "/news"})  # by a proxy
-    assert address(stripped, leave=[]) == "/news/articles/k?n=12"
+    assert address(Request(scope | {"root_path": "/news"}), leave=[]) == "/news/articles/k?n=12"
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lakes
 import numpy as np
 import pytest
+from small_indexes import given_documents, made_index
 
-from newsroom.archive.build import build_index
 from newsroom.archive.index import Index, open_index
 from newsroom.search.evaluate import BM25, FUSION, SEARCH, evaluate_search
 from newsroom.search.queries import Query, RawDocument
 from newsroom.search.search import RankBy, search
-from schemas.documents import Link, Split
+from schemas.documents import Document, Link, Split
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from training.config import TrainConfig
-from training.data.documents import GivenDocument
 from training.data.loading import read_for_model
+from training.metrics.scores import Score
+from training.towers.inputs import text_input
 from training.towers.vectors import LinearSettings, SentenceSettings
 
 ROLES = ("headline", "lead", "caption", "body")
@@ -30,21 +32,10 @@ WORLD = lakes.World(sentences=(4, 4), images=(1, 1))
 
 def vector_of(text: str) -> np.ndarray:
     """Return a sum of one vector a word: texts that share words are alike."""
-    words = [np.random.default_rng(list(word.encode())).normal(size=12) for word in text.lower().split()]
-    return np.asarray(np.sum(words, axis=0), np.float16)
+    return sum(np.random.default_rng(list(word.encode())).normal(size=12) for word in text.lower().split())
 
 
-def reader(documents: Sequence[RawDocument]) -> list[GivenDocument]:
-    return [
-        GivenDocument(
-            texts=[text for _, text in each.texts],
-            sentence_vectors=np.stack([vector_of(text) for _, text in each.texts]),
-            image_vectors=np.zeros((0, 16), np.float16),
-            roles=[role for role, _ in each.texts],
-            language=each.language,
-        )
-        for each in documents
-    ]
+reader = partial(given_documents, vector_of=vector_of)
 
 
 @pytest.fixture(scope="module")
@@ -66,17 +57,17 @@ def articles() -> Any:
 @pytest.fixture(scope="module")
 def lake(articles: Any, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Of every second picture its archive says what the article's headline says, of the others nothing."""
-    said = {}
-    for number, each in enumerate(articles.documents):
-        if number % 2:
-            said[each.images[0].hash] = {"metadata": {"title": each.sentences[0].text, "keywords": []}}
-    root = str(tmp_path_factory.mktemp("evaluating") / "lake")
-    return lakes.write_lake(root, {Split.TEST: articles}, world=WORLD, said=said)
+    root = tmp_path_factory.mktemp("evaluating") / "lake"
+    return lakes.write_lake(root, {Split.TEST: articles}, world=WORLD, said=titles_of(articles.documents[1::2]))
+
+
+def titles_of(documents: Sequence[Document]) -> dict[str, dict[str, object]]:
+    return {each.images[0].hash: {"metadata": {"title": each.sentences[0].text, "keywords": []}} for each in documents}
 
 
 def index_of(lake: Lake) -> Index:
     model = lakes.untrained(TrainConfig(dimensions=16, text=SentenceSettings(), image=LinearSettings()), lake)
-    return open_index(build_index(model, lake, "synthetic", uri="m", name="m", say=lambda line: None).folder.uri)
+    return open_index(made_index(model, lake).folder.uri)
 
 
 @pytest.fixture(scope="module")
@@ -87,39 +78,38 @@ def index(lake: Lake) -> Index:
 def by_hand(index: Index, articles: Any) -> dict[tuple[str, str], list[int]]:
     """The rank of each document's own picture, by role (with language, too), for the model."""
     found: dict[tuple[str, str], list[int]] = {}
-    rows = index.records.rows_of([each.images[0].hash for each in articles.documents])
-    images = index.vectors.rows[np.array(rows)]
+    images = index.vectors.rows[np.array(index.records.rows_of([each.images[0].hash for each in articles.documents]))]
     for number, each in enumerate(articles.documents):
         texts = {str(s.role): s.text for s in each.sentences}
         texts["all"] = " ".join(texts.values())
         for role, text in texts.items():
             given = index.model.read(reader([RawDocument(((role if role != "all" else "body", text),))]))
-            from training.towers.inputs import text_input
-
             scores = images @ index.model.encode_sentences(text_input(given))[0]
             rank = 1 + int((np.round(scores, 9) > np.round(scores[number], 9)).sum())
-            found.setdefault((role, ""), []).append(rank)
-            found.setdefault((role, each.language), []).append(rank)
+            for language in ("", each.language):
+                found.setdefault((role, language), []).append(rank)
     return found
 
 
-def test_the_models_scores_are_those_of_a_slow_calculation(lake: Lake, index: Index, articles: Any) -> None:
-    found, _ = evaluate_search(index, lake, "test", reader=reader)
+@pytest.fixture(scope="module")
+def found(lake: Lake, index: Index) -> list[Score]:
+    return evaluate_search(index, lake, "test", reader=reader)[0]
+
+
+def test_the_models_scores_are_those_of_a_slow_calculation(found: list[Score], index: Index, articles: Any) -> None:
     scores = {(row.measure, row.group, row.metric): row for row in found}
     for (role, language), ranks in by_hand(index, articles).items():
         group = f"role={role}{f' language={language}' if language else ''}, whole pool of {COUNT}"
         mean = scores[SEARCH, group, "reciprocal_rank"]
         assert mean.value == pytest.approx(100 * np.mean([1 / rank for rank in ranks]), abs=1e-6)
-        assert mean.n == len(ranks) and mean.low is not None and mean.high is not None
-        assert mean.low <= mean.value <= mean.high
+        assert mean.n == len(ranks) and mean.low <= mean.value <= mean.high
         for cutoff in (5, 10, 50, 100):
             value = scores[SEARCH, group, f"recall_at_{cutoff}"].value
             assert value == pytest.approx(100 * np.mean([rank <= cutoff for rank in ranks]), abs=1e-6)
     assert {row.measure for row in found} == {SEARCH, BM25, FUSION}
 
 
-def test_baselines_see_what_is_said_and_never_the_articles_captions(lake: Lake, index: Index) -> None:
-    found, _ = evaluate_search(index, lake, "test", reader=reader)
+def test_baselines_see_what_is_said_and_never_the_articles_captions(found: list[Score], index: Index) -> None:
     values = {(row.measure, row.group.split(",")[0], row.metric): row.value for row in found}
     assert values[BM25, "role=headline", "recall_at_5"] == pytest.approx(50, abs=12)  # every second has a title
     assert values[BM25, "role=headline", "reciprocal_rank"] > 48  # type: ignore[operator]
@@ -144,16 +134,11 @@ def test_what_cannot_be_evaluated_is_said(articles: Any, lake: Lake, index: Inde
 
 
 def test_what_finds_validation_texts_best_ranks_by_default(articles: Any, tmp_path: Path) -> None:
-    said = {
-        each.images[0].hash: {"metadata": {"title": each.sentences[0].text, "keywords": []}}
-        for each in articles.documents
-    }
     articles = replace(articles, documents=tuple(replace(each, split=Split.VAL) for each in articles.documents))
-    lake = lakes.write_lake(tmp_path / "lake", {Split.VAL: articles}, world=WORLD, said=said)
-    index, (manifest, source) = index_of(lake), read_manifest(lake, "synthetic")
-    ranks = index.confidence.reciprocal_ranks
-    card, hand = index.model.card, list[float]()
-    read = read_for_model(card.config.reading, card.data, manifest, source, Split.VAL)
+    lake = lakes.write_lake(tmp_path / "lake", {Split.VAL: articles}, world=WORLD, said=titles_of(articles.documents))
+    index, hand = index_of(lake), list[float]()
+    ranks, card = index.confidence.reciprocal_ranks, index.model.card
+    read = read_for_model(card.config.reading, card.data, *read_manifest(lake, "synthetic"), Split.VAL)
     for document, embedded in enumerate(index.model.embed(read)):
         own = index.records.rows_named([read.image_hashes[read.image_rows[read.images.rows(document)][0]]])[0]
         for text in embedded.texts:
@@ -164,11 +149,9 @@ def test_what_finds_validation_texts_best_ranks_by_default(articles: Any, tmp_pa
         1 / 4, abs=0.01
     )  # one text of each article shares its words with the title
     assert ranks["fused"] > ranks["lexical"] > ranks["visual"] and index.manifest.rank_by == "fused"
-    headline = articles.documents[7].sentences[0].text
-    found = search(index, Query(texts={"headline": headline}), reader=reader)
-    assert found.rank_by == "fused" and found.images[0].picture.metadata.title == headline
+    query = Query(texts={"headline": articles.documents[7].sentences[0].text})
+    found = search(index, query, reader=reader)
+    assert found.rank_by == "fused" and found.images[0].picture.metadata.title == query.texts["headline"]
     assert found.images[0].probability is None
-    assert (
-        search(index, Query(texts={"headline": headline}), rank_by=RankBy.VISUAL, reader=reader).images[0].probability
-    )
+    assert search(index, query, rank_by=RankBy.VISUAL, reader=reader).images[0].probability
     assert search(index, Query(like=(found.images[0].picture.image,))).rank_by == "visual"

@@ -9,10 +9,11 @@ import lakes
 import numpy as np
 import pytest
 import torch
+from small_indexes import made_index
 
 from newsroom.archive import build, words
 from newsroom.archive import index as indexes
-from newsroom.archive.build import BuiltIndex, build_index
+from newsroom.archive.build import BuiltIndex
 from newsroom.archive.filters import parse_filters
 from newsroom.archive.index import Index, open_index
 from newsroom.search.queries import Query
@@ -43,8 +44,7 @@ def said_of(made: Any, title: str = "") -> dict[str, Mapping[str, object]]:
     said: dict[str, Mapping[str, object]] = {}
     for number, key in enumerate(sorted(made.image_vectors)):
         metadata = {"caption": f"number{number} shown", "credit": ["dpa", "AFP", "epa"][number % 3], "keywords": ["k"]}
-        if title and number == 0:
-            metadata["title"] = title
+        metadata |= {"title": title} if title and number == 0 else {}
         said[key] = {"metadata": metadata, "width": 40 + number % 3, "height": 41}
     return said
 
@@ -72,29 +72,27 @@ def model(lake: Lake) -> LinkModel:
 
 
 def made(model: LinkModel, lake: Lake, version: str, name: str = "m", **options: Any) -> BuiltIndex:
-    return build_index(model, lake, f"synthetic@{version}", uri="m", name=name, say=lambda line: None, **options)
+    return made_index(model, lake, f"synthetic@{version}", name=name, **options)
 
 
 def everything(index: Index) -> dict[str, tuple[Any, list[float]]]:
     """Return what is known of each picture that is in the version, and its vector."""
     rows = np.flatnonzero(index.records.is_live)
-    vectors = index.vectors.rows[rows]
-    found = zip(index.records.pictures(rows.tolist()), vectors, strict=True)
+    found = zip(index.records.pictures(rows.tolist()), index.vectors.rows[rows], strict=True)
     return {picture.image: (picture, vector.tolist()) for picture, vector in found}
 
 
 def check_alike(one: Index, other: Index) -> None:
     first, second = everything(one), everything(other)
-    assert first.keys() == second.keys()
-    for image, (picture, vector) in second.items():
-        own, numbers = first[image]
-        assert own == picture and numbers == pytest.approx(vector, abs=1e-6)
+    assert {key: picture for key, (picture, _) in first.items()} == {key: one for key, (one, _) in second.items()}
+    for image, (_, vector) in second.items():
+        assert first[image][1] == pytest.approx(vector, abs=1e-6)
     key = min(first)
     for filters in (parse_filters(), parse_filters(["credit=dpa", "width>=41"])):
         ranked = [search(each, Query(like=(key,)), filters=filters, top=30).images for each in (one, other)]
         assert [each.picture.image for each in ranked[0]] == [each.picture.image for each in ranked[1]]
-        assert one.records.facets(filters) == other.records.facets(filters)
-        assert one.records.number(filters) == other.records.number(filters)
+        counted = [(each.records.number(filters), each.records.facets(filters)) for each in (one, other)]
+        assert counted[0] == counted[1]
     assert one.records.described() == other.records.described() == one.manifest.described
 
 
@@ -108,13 +106,14 @@ def test_a_grown_index_is_as_one_that_is_made_from_nothing(
     alone = made(model, lake, "v2", name="other", exact_below=exact_below).manifest
     assert grown.manifest.parts[:-1] == first.parts and len(alone.parts) == 1
     assert grown.manifest.rows > grown.manifest.images == alone.images == alone.rows
-    assert (grown.manifest.cells is None) == (exact_below == 100_000) and grown.manifest.described == alone.described
+    measured_with = None if exact_below == 100_000 else "texts"
+    assert (grown.manifest.cells and grown.manifest.cells.measured_with) == measured_with
+    assert grown.manifest.described == alone.described
     index = open_index(grown.folder.uri)
     check_alike(index, open_index(lake.index("synthetic", "v2", "other").uri))
     changed = index.records.pictures([index.records.words.rank("another title", 5).rows[0]])[0]
     assert changed.metadata.title == "Another title"
-    old = set(everything(open_index(lake.index("synthetic", "v1", "m").uri)))
-    gone = old - set(everything(index))
+    gone = set(everything(open_index(lake.index("synthetic", "v1", "m").uri))) - set(everything(index))
     assert gone and index.records.rows_of(sorted(gone)) == [None] * len(gone)
     for name in (VECTORS, FIELDS):
         paths = [Path(lake.index("synthetic", each, "m").uri, PARTS, first.parts[0], name) for each in ("v1", "v2")]

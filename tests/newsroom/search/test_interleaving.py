@@ -45,8 +45,7 @@ def test_a_better_ranking_is_found_out_by_readers_who_do_not_know_whose_a_pictur
     for article in range(60):
         fitting = set(numbers.choice(100, 10, replace=False).tolist())
         good = sorted(range(100), key=lambda row: (row not in fitting, numbers.random()))
-        poor = numbers.permutation(100).tolist()
-        drafted = team_draft(poor, good, top=20, seed=str(article))
+        drafted = team_draft(numbers.permutation(100).tolist(), good, top=20, seed=str(article))
         won[next(is_second for row, is_second in drafted.items() if row in fitting)] += 1
     found = Preference(first=won[0], second=won[1])
     assert found.articles == 60 and found.is_second_better and found.evidence > 1000

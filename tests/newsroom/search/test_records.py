@@ -44,8 +44,7 @@ PICTURES = (
 @pytest.fixture(scope="module", params=[1, 3])
 def records(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Records:
     """The same pictures in one part and in several."""
-    found = archives.write_records(tmp_path_factory.mktemp("records"), PICTURES, request.param)
-    return found
+    return archives.write_records(tmp_path_factory.mktemp("records"), PICTURES, request.param)
 
 
 def names(found: list[Picture]) -> list[str]:
@@ -168,8 +167,7 @@ def test_an_entity_of_no_word_is_refused_by_its_option() -> None:
 
 def test_facets_count_what_filters_leave(records: Records) -> None:
     assert records.facets()["date"] == [("2019", 1), ("2020", 1), ("2021", 1)]
-    found = records.facets(parse_filters(["date>=2020"]))
-    assert found == {
+    assert records.facets(parse_filters(["date>=2020"])) == {
         "date": [("2020", 1), ("2021", 1)],
         "credit": [("dpa", 1)],
         "licence": [("CC0-1.0", 1)],

@@ -13,8 +13,19 @@ COUNT, DIMENSIONS = 6_000, 24
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
-    found: np.ndarray = (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
-    return found
+    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def shares_found(
+    vectors: Vectors, rows: np.ndarray, queries: np.ndarray, top: int, some: np.ndarray, *selected: np.ndarray
+) -> list[float]:
+    """Return which share of the nearest of some rows each search finds; all that it finds are of them."""
+    shares = []
+    for query in queries:
+        found = vectors.nearest(query, top, *selected).rows
+        assert np.isin(found, some).all() and len(set(found.tolist())) == top
+        shares.append(np.isin(some[np.argsort(-(rows[some] @ query))[:top]], found).mean())
+    return shares
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +98,7 @@ def test_rows_that_are_gone_are_not_found_and_new_ones_are(
     cells.remove_ids(np.setdiff1d(old, live))
     add_to_cells(cells, Stacked([rows[:5000], rows[5000:]]), np.arange(5000, COUNT))
     vectors = Vectors(Stacked([rows[:5000], rows[5000:]]), live, cells if has_cells else None, note.probes)
-    shares = []
-    for query in queries:
-        found = vectors.nearest(query, 50)
-        best = live[np.argsort(-(rows[live] @ query))[:50]]
-        assert np.isin(found.rows, live).all()
-        shares.append(np.isin(best, found.rows).mean())
+    shares = shares_found(vectors, rows, queries, 50, live)
     assert np.mean(shares) > 0.96 if has_cells else shares == [1.0] * len(queries)
 
 
@@ -118,14 +124,9 @@ def test_a_filter_acts_before_ranking(
 ) -> None:  # fmt: skip
     """A filter leaves a random tenth of the rows, or the fifth of them that is far from the query."""
     monkeypatch.setattr(vectors, "EXACT_ROWS", exact_rows)
-    some = np.flatnonzero(np.random.default_rng(3).random(COUNT) < 0.1)
-    shares = []
-    for query in queries:
-        selected = np.sort(np.argsort(rows @ query)[: COUNT // 5]) if is_far else some
-        found = approximate.nearest(query, 20, selected)
-        assert np.isin(found.rows, selected).all() and len(found.rows) == 20
-        best = selected[np.argsort(-(rows[selected] @ query))[:20]]
-        shares.append(np.isin(best, found.rows).mean())
+    tenth, fifth = np.flatnonzero(np.random.default_rng(3).random(COUNT) < 0.1), COUNT // 5
+    some = [np.sort(np.argsort(rows @ query)[:fifth]) if is_far else tenth for query in queries]
+    shares = [shares_found(approximate, rows, queries[[n]], 20, each, each) for n, each in enumerate(some)]
     assert np.mean(shares) >= least
 
 

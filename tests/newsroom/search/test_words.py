@@ -93,8 +93,7 @@ def test_rows_that_are_left_out_take_no_place(words: Words) -> None:
 
 def test_of_a_long_text_the_rarest_words_count(tmp_path: Path) -> None:
     often = [f"often{number}" for number in range(LEXICAL_WORDS + 6)]
-    captions = (" ".join(often), " ".join(often), "seldom", *["nothing"] * 20)
-    words = words_in(tmp_path, pictures(captions, ()))
+    words = words_in(tmp_path, pictures((" ".join(often), " ".join(often), "seldom", *["nothing"] * 20), ()))
     found = words.rank(" ".join([*often, "seldom"]), 3)
     assert set(found.rows.tolist()) == {0, 1, 2}
     of_forty = words.rank(" ".join(often[:40]), 1).scores[0]

@@ -5,19 +5,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import lakes
 import pytest
+from builds import PLAIN, build
 from PIL import Image
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from pipelines.config import recipe
-from pipelines.run import build_dataset
 from schemas.documents import Split
 from schemas.errors import MultilinkError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
-from schemas.overrides import override
 from training.data.lake import Columns
 from training.data.mapped import CACHE
 from training.data.split import TrainingSplit
@@ -25,7 +23,6 @@ from training.data.views import ALL_SENTENCES
 from training.mlflow.champions import record_of, taint
 from training.mlflow.runs import connect
 
-NO_FEATURES = ("features.images=", "features.sentences=")
 SECRET = "The recipe that was never to be told."
 
 
@@ -41,8 +38,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     path = folder / "documents.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    config = override(recipe("documents"), [f"source.documents={path}", *NO_FEATURES])
-    build_dataset(config, lake=Lake.at(str(folder / "lake")), say=lambda _: None)
+    build(path, folder / "lake", *PLAIN)
     return folder
 
 
@@ -52,8 +48,7 @@ def grown(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("grown")
     shutil.copytree(built, folder, dirs_exist_ok=True)
     (folder / "few.jsonl").write_text((folder / "documents.jsonl").read_text(encoding="utf-8").partition("\n")[0])
-    config = override(recipe("documents"), [f"source.documents={folder}/few.jsonl", *NO_FEATURES])
-    build_dataset(config, lake=Lake.at(str(folder / "lake")), say=lambda _: None)
+    build(folder / "few.jsonl", folder / "lake", *PLAIN)
     return folder / "lake"
 
 
@@ -71,8 +66,7 @@ def run(lake: Lake, *arguments: str, status: int = 0) -> str:
 
 
 def values(lake: Lake, *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run(lake, *arguments, "--json").splitlines()[-1])
-    return found
+    return json.loads(run(lake, *arguments, "--json").splitlines()[-1])
 
 
 @pytest.fixture
@@ -89,8 +83,7 @@ def store(empty_store: str, tmp_path: Path, lake: Lake) -> str:
 def test_takedown_names_what_holds_it_and_changes_nothing(lake: Lake, store: str) -> None:
     version = lake.latest("documents")
     before = {path: lake.root.read(path) for path in lake.root.files()}
-    found = values(lake, "lake", "takedown", "p3", "--tracking-uri", store)
-    (row,) = found["versions"]
+    (row,) = values(lake, "lake", "takedown", "p3", "--tracking-uri", store)["versions"]
     assert (row["version"], row["documents"], len(row["images"])) == (version, ["p3"], 1)
     assert row["models"] == ["models:/multilink-documents-x/1"]
     assert {path: lake.root.read(path) for path in lake.root.files()} == before
@@ -101,12 +94,10 @@ def test_forget_says_what_would_go_and_with_yes_it_goes(lake: Lake, tmp_path: Pa
     told = values(lake, "lake", "forget", "p3")
     assert told["dry_run"] and told["packs"] and told["replaced"] == {f"documents@{lake.latest('documents')}": ""}
     assert "nothing was changed" in run(lake, "lake", "forget", "p3")
-    listed = tmp_path / "list.txt"
-    listed.write_text("id:p3  # asked for by its author\n", encoding="utf-8")
-    assert "all of it is removed" in run(lake, "lake", "forget", "--list", str(listed), "--yes")
-    shown = json.loads(run(lake, "datasets", "list", "--json").splitlines()[-1])
-    (version,) = shown["documents"]["versions"]
-    assert shown["documents"]["latest"] == version
+    (tmp_path / "list.txt").write_text("id:p3  # asked for by its author\n", encoding="utf-8")
+    assert "all of it is removed" in run(lake, "lake", "forget", "--list", f"{tmp_path}/list.txt", "--yes")
+    (version,) = lake.versions("documents")
+    assert lake.latest("documents") == version
     assert "no version contains any of it" in run(lake, "lake", "takedown", "p3")
     assert run(lake, "datasets", "verify", "documents").startswith(f"documents@{version}: intact")
 
@@ -114,11 +105,9 @@ def test_forget_says_what_would_go_and_with_yes_it_goes(lake: Lake, tmp_path: Pa
 def test_what_this_host_keeps_for_training_goes(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
     manifest, folder = read_manifest(lake, "documents")
+    about = {"manifest": manifest, "folder": folder, "columns": Columns(), "view": ALL_SENTENCES}
     for split in (name for name in manifest.splits if manifest.parts("documents", name)):
-        opened = TrainingSplit(
-            manifest=manifest, folder=folder, split=Split(split), columns=Columns(), view=ALL_SENTENCES
-        )
-        opened.documents(np.arange(len(opened.index)))
+        lakes.whole(TrainingSplit(split=Split(split), **about))
     kept = [path for path in (tmp_path / "cache").rglob("*.arrow") if SECRET.encode() in path.read_bytes()]
     assert kept
     run(lake, "lake", "forget", "p3")
@@ -129,31 +118,26 @@ def test_what_this_host_keeps_for_training_goes(lake: Lake, tmp_path: Path, monk
 
 def test_models_trained_on_what_goes_are_tainted(lake: Lake, store: str, grown: Path, tmp_path: Path) -> None:
     version, client = str(lake.latest("documents")), connect(store)
-    own, other = "multilink-documents-x-1", "other-1"
     shutil.copytree(grown, tmp_path / "lake", dirs_exist_ok=True)
     stays = str(lake.latest("documents"))
-    for model in (own, other):
-        lake.links("documents", stays, *model.rsplit("-", 1)).write("manifest.json", b"{}")
-        lake.index("documents", stays, model).write("manifest.json", b"{}")
+    made, kept = (
+        [f"{kind}/documents/{stays}/{model}" for kind in ("links", "indexes")]
+        for model in ("multilink-documents-x-1", "other-1")
+    )
+    for path in (*made, *kept):
+        lake.root.child(path).write("manifest.json", b"{}")
     where = ("--tracking-uri", store, "--models")
     told = values(lake, "lake", "forget", "p3", *where)
-    made = [f"links/documents/{stays}/{own}", f"indexes/documents/{stays}/{own}"]
-    assert told["made_by_models"] == made and lake.links("documents", stays, "multilink-documents-x", "1").exists()
+    assert told["made_by_models"] == made and all(lake.root.child(path).exists() for path in made)
     assert "tainted" not in client.get_model_version("multilink-documents-x", "1").tags
 
     done = values(lake, "lake", "forget", "p3", "--yes", *where)
     assert done["made_by_models"] == made and done["versions"][0]["models"] == ["models:/multilink-documents-x/1"]
-    assert not any(lake.root.child(path).exists() for path in made)
-    assert lake.links("documents", stays, "other", "1").exists() and lake.index("documents", stays, other).exists()
+    assert [path for path in (*made, *kept) if lake.root.child(path).exists()] == kept
     (statement,) = record_of(client, "multilink-documents-x").statements
-    says = statement.predicate
-    assert (says["event"], says["dataset"], says["documents"], says["images"]) == (
-        "tainted",
-        f"documents@{version}",
-        1,
-        1,
-    )
-    assert "p3" not in json.dumps({**says})  # what is forgotten is not named
+    expected = {"event": "tainted", "dataset": f"documents@{version}", "documents": 1, "images": 1}
+    assert {name: statement.predicate[name] for name in expected} == expected
+    assert "p3" not in json.dumps({**statement.predicate})  # what is forgotten is not named
     assert "promotions" not in client.get_registered_model("other").tags
 
     tagged = json.loads(client.get_model_version("multilink-documents-x", "1").tags["tainted"])
@@ -212,13 +196,10 @@ def test_without_a_store_of_models_a_warning_says_that_none_is_known(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for command in (["lake", "takedown", "p3"], ["lake", "forget", "p3"]):
-        told = CliRunner().invoke(
-            app, [*command, "--lake", lake.root.uri], catch_exceptions=False, env={"MLFLOW_TRACKING_URI": ""}
-        )
-        assert (
-            "warning: sqlite:///" in told.output and "so models that were trained on this are not known" in told.output
-        )
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    for command in ("takedown", "forget"):
+        told = CliRunner().invoke(app, ["lake", command, "p3", "--lake", lake.root.uri], catch_exceptions=False).output
+        assert "warning: sqlite:///" in told and "so models that were trained on this are not known" in told
 
 
 def test_what_names_nothing_is_a_mistake(lake: Lake) -> None:

@@ -3,8 +3,8 @@
 import inspect
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -30,9 +30,7 @@ def run(uri: str) -> object:
     return done.exception or done.stdout.strip()
 
 
-def test_a_server_that_is_away_is_told_at_once_and_refused_after_a_while(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_is_away_is_told_at_once_and_refused_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "SERVER_WAIT_S", 0.1)
     told: list[str] = []
     monkeypatch.setattr(options.Console, "say", lambda _, line: told.append(line))
@@ -67,17 +65,19 @@ def test_a_database_is_there_or_is_refused(tmp_path: Path) -> None:
     assert run("postgresql://host/mlflow") == "postgresql://host/mlflow"
 
 
-@pytest.mark.parametrize("name", ["link", "relink", "serve"])
-def test_every_command_that_links_has_all_options_of_links(name: str) -> None:
-    tree: Any = get_command(app)
-    own = {each.name for each in tree.get_command(None, name).params}
-    assert own >= set(inspect.signature(options.link_settings).parameters)
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [
+        *((name, options.link_settings) for name in ("link", "relink", "serve")),
+        ("search", options.refinement),
+    ],
+)
+def test_a_command_has_all_options_of_what_it_does(name: str, shared: Callable[..., object]) -> None:
+    own = {each.name for each in get_command(app).get_command(None, name).params}
+    assert own >= inspect.signature(shared).parameters.keys()
 
 
-def test_search_has_the_options_of_refinement() -> None:
-    tree: Any = get_command(app)
-    own = {each.name for each in tree.get_command(None, "search").params}
-    assert own >= set(inspect.signature(options.refinement).parameters)
+def test_the_options_of_refinement() -> None:
     assert options.refinement(0.2, 0.5) == RefineConfig(below=0.2, weight=0.5)
     assert options.refinement() is None and options.refinement(0.1) == RefineConfig()
     with pytest.raises(UsageError, match="--refine-weight needs --refine-below"):
@@ -85,17 +85,10 @@ def test_search_has_the_options_of_refinement() -> None:
 
 
 def test_the_options_of_links(tmp_path: Path) -> None:
-    about = {
-        "dataset": "d@1",
-        "split": "val",
-        "documents": 1,
-        "links": 2,
-        "true_links": 1,
-        "sentences": (1, 9),
-        "images": (1, 9),
-    }
-    calibration = Calibration(**about, slopes=(1.0, 0.0, 0.0), intercept=0.0)  # type: ignore[arg-type]
-    (tmp_path / "calibration.json").write_text(calibration.to_json())
-    found = options.link_settings(precision=0.9, calibration=tmp_path / "calibration.json").options()
+    about = {"dataset": "d@1", "split": "val", "documents": 1, "links": 2, "true_links": 1}
+    shape = {"sentences": (1, 9), "images": (1, 9), "slopes": (1.0, 0.0, 0.0), "intercept": 0.0}
+    calibration, path = Calibration(**about, **shape), tmp_path / "calibration.json"
+    path.write_text(calibration.to_json())
+    found = options.link_settings(precision=0.9, calibration=path).options()
     assert found == LinkOptions(precision=0.9, calibration=calibration)
     assert options.link_settings().options() == LinkOptions()

@@ -1,6 +1,5 @@
 """The command relink, from shards of a corpus to documents with both assignments, and from a version of a lake."""
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -8,13 +7,11 @@ from pathlib import Path
 import lakes
 import pyarrow.parquet as pq
 import pytest
+from builds import build_of
 from forked import Outcome
 from PIL import Image
 
-from pipelines.config import recipe
-from pipelines.run import build_dataset
 from schemas.lake import Lake
-from schemas.overrides import override
 from training.config import TrainConfig
 from training.linking.relinked import caution_line
 from training.towers.vectors import LinearSettings, SentenceSettings
@@ -32,9 +29,7 @@ def corpus(folder: Path) -> Path:
             names = [f"{shard}-{number}-{image}.jpg" for image in range(2)]
             for image, name in enumerate(names):
                 picture = Image.effect_mandelbrot((64, 48), (-2 - number / 9, -1 - shard / 5, 1 + image / 3, 1), 40)
-                buffer = io.BytesIO()
-                picture.convert("RGB").save(buffer, "JPEG")
-                (folder / name).write_bytes(buffer.getvalue())
+                picture.convert("RGB").save(folder / name, "JPEG")
             shown = [
                 {"image_name": name, "raw_url": f"https://h.example/{name}", "matched_text_index": image,
                  "matched_sim": 0.25}
@@ -48,7 +43,7 @@ def corpus(folder: Path) -> Path:
 def saved_model(lake: Path, shards: Path, folder: Path) -> Path:
     """Save a model, with random weights, of what a build of the corpus has."""
     settings = [f"source.documents={shards}", f"source.images={shards}", QUICK]
-    build_dataset(override(recipe("mmc4"), settings), lake=Lake.at(str(lake)), say=print)
+    build_of("mmc4", lake, *settings)
     config = TrainConfig(recipe="test", dimensions=16, text=SentenceSettings(), image=LinearSettings(standardise=True))
     folder.mkdir()
     lakes.untrained(config, Lake.at(str(lake)), dataset="mmc4").save(folder)
@@ -63,20 +58,19 @@ def test_a_corpus_is_relinked_by_one_command(within: Callable[..., Outcome], tmp
     source = ("--input", shards, "--format", "mmc4", "--set", f"source.images={shards}", "--set", QUICK)
     summary = within("relink", *where, *source, "--output", "out", "--json").json
     assert (summary["documents"], summary["failures"]) == (8, {})
-    assert summary["agreement"]["documents"] == 8 and summary["agreement"]["given"] == 16
+    assert (summary["agreement"]["documents"], summary["agreement"]["given"]) == (8, 16)
     rows = pq.read_table(tmp_path / "out" / "relinked").to_pylist()
-    assert len(rows) == 8
     for row in rows:
         assert [sentence["text"] for sentence in row["sentences"]] == list(TEXTS)
         assert [image["source"].rpartition("/")[0] for image in row["images"]] == ["https://h.example"] * 2
         assert [(link["sentence"], link["image"]) for link in row["given_links"]] == [(0, 0), (1, 1)]
         assert {link["image"] for link in row["predicted_links"]} <= {0, 1}
+    assert len(rows) == 8
     same = sum((link["sentence"], link["image"]) in {(0, 0), (1, 1)} for row in rows for link in row["predicted_links"])
     assert summary["agreement"]["same"] == same
 
     assert summary["trained_on"].startswith("mmc4@")
-    version = summary["dataset"]
-    again = within("relink", *where, "--dataset", version, "--output", "out", "--json").json
+    again = within("relink", *where, "--dataset", summary["dataset"], "--output", "out", "--json").json
     assert (again["shards_reused"], again["agreement"]) == (again["shards"], summary["agreement"])
 
 

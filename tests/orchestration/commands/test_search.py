@@ -1,12 +1,12 @@
 """`multilink index` and `multilink search` from the command line: an archive's files to ranked pictures."""
 
 import json
-import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
 import torch
+from archives import write_photographs
 
 import multilink
 from orchestration.cli import run
@@ -16,12 +16,11 @@ from training.model import LinkModel, ModelCard
 from training.towers.vectors import LinearSettings, SentenceSettings
 
 pytestmark = pytest.mark.slow  # loads two extractors for every command
-PHOTOGRAPHS = Path(__file__).parents[2] / "fixtures" / "photographs"
 SAID = {
-    "cat.jpg": {"title": "A cat", "date": "2019-05-01", "credit": "dpa", "keywords": ["animal"]},
-    "coffee.jpg": {"title": "Ein Kaffee", "date": "2020-01-01", "credit": "AFP"},
-    "flower.jpg": {"caption": "Une fleur", "date": "2021", "licence": "CC0-1.0"},
-    "rocket.jpg": {"title": "A rocket starts", "date": "2022-02-02", "place": "Florida"},
+    "cat": {"title": "A cat", "date": "2019-05-01", "credit": "dpa", "keywords": ["animal"]},
+    "coffee": {"title": "Ein Kaffee", "date": "2020-01-01", "credit": "AFP"},
+    "flower": {"caption": "Une fleur", "date": "2021", "licence": "CC0-1.0"},
+    "rocket": {"title": "A rocket starts", "date": "2022-02-02", "place": "Florida"},
 }
 
 
@@ -47,24 +46,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def archive(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Make an index of four photographs; return where it is and where its data set is."""
     folder = tmp_path_factory.mktemp("archive")
-    lines = []
-    for name, said in SAID.items():
-        shutil.copy(PHOTOGRAPHS / name, folder / name)
-        lines.append(json.dumps({"id": name, "image": name, **said}) + "\n")
-    (folder / "archive.jsonl").write_text("".join(lines))
     (folder / "m.db").touch()  # a store without models
-    lake = folder / "lake"
-    arguments = ["index", "--lake", str(lake), "--model", str(model), "--pictures", str(folder / "archive.jsonl")]
-    arguments += ["--tracking-uri", f"sqlite:///{folder}/m.db"]
-    assert run(arguments) == 0
+    lake, listed = folder / "lake", write_photographs(folder, SAID)
+    arguments = ["index", "--lake", str(lake), "--model", str(model), "--pictures", str(listed)]
+    assert run([*arguments, "--tracking-uri", f"sqlite:///{folder}/m.db"]) == 0
     (index,) = (lake / "indexes" / "archive").glob("*/model-*")
     return {"index": str(index), "lake": str(lake), "folder": str(folder), "version": index.parent.name}
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
     assert run(["search", *arguments, "--json"]) == 0
-    found: dict[str, object] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    return found
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def names(found: dict[str, object]) -> list[str]:
@@ -127,8 +119,7 @@ def test_a_program_searches_as_the_command_does(
     assert [each.similarity for each in found.images] == pytest.approx(similarities)
     assert {each.probability for each in found.images} == {None}  # an archive has no validation texts
     with multilink.Archive(archive["index"]) as opened:
-        again = opened.search(headline="Eine Rakete startet", where=["date>=2020"], top=2)
-        assert again == found
+        assert opened.search(headline="Eine Rakete startet", where=["date>=2020"], top=2) == found
         key = found.images[0].picture.image
         assert opened.search(like=[key], top=1).images[0].picture.image == key
         assert opened.search(image=f"{archive['folder']}/cat.jpg", top=1).images[0].picture.source == "cat.jpg"

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +26,20 @@ except SystemExit as end:
 """
 
 
-def loaded(folder: Path, arguments: Sequence[str]) -> tuple[int, set[str], str]:
-    """Return the exit status of a command, the top-level modules that it imported, and its standard error."""
-    note = folder / "loaded.txt"
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "LOADED": str(note)}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert note.is_file(), done.stderr
-    looks_after, status, *names = note.read_text().split()
-    assert int(looks_after) == 20_000
-    return int(status), set(names), done.stderr
+def program(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run code as a program of its own, with nothing in its environment but where Python looks and a file of a test."""
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "LOADED": str(folder / "loaded.txt")}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["trian"]])
 def test_help_and_a_mistyped_command_import_nothing_of_a_command(tmp_path: Path, arguments: list[str]) -> None:
-    _, names, _ = loaded(tmp_path, arguments)
-    assert not names & {*HEAVY, "numpy", "pyarrow", "urllib3", "yaml"}
+    done = program(tmp_path, PROGRAM, *arguments)
+    assert (tmp_path / "loaded.txt").is_file(), done.stderr
+    looks_after, _, *names = (tmp_path / "loaded.txt").read_text().split()
+    assert int(looks_after) == 20_000
+    assert not {*names} & {*HEAVY, "numpy", "pyarrow", "urllib3", "yaml"}
 
 
 MISTAKES = (
@@ -96,15 +86,12 @@ def test_a_mistake_is_told_before_a_library_is_imported(tmp_path: Path) -> None:
     """One process makes all of them, those last whose settings of a part lie beside its code."""
     (tmp_path / "lake").mkdir()
     mistakes = sorted(MISTAKES, key=lambda each: "--set objective" in each[0])
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)}
-    command = [sys.executable, "-c", SEVERAL, json.dumps([line for line, _ in mistakes])]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = program(tmp_path, SEVERAL, json.dumps([line for line, _ in mistakes]))
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(mistakes), done.stderr
     for (line, words), (status, told, names) in zip(mistakes, found, strict=True):
         assert status == 2 and words in told, (line, told)
-        of_parts = OF_PARTS if "--set objective" in line else ()
-        assert not set(names) & set(HEAVY).difference(of_parts), line
+        assert not set(names) & set(HEAVY).difference(OF_PARTS if "--set objective" in line else ()), line
     assert {path.name for path in tmp_path.iterdir()} == {"lake"}, "a mistake leaves nothing behind"
 
 
@@ -113,8 +100,8 @@ def test_what_the_help_says_of_a_command_is_what_the_command_says(group: str) ->
     tree: Any = get_command(app)
     parent = tree.get_command(None, group) if group else tree
     for name in parent.list_commands(None):
-        assert help_line(f"{group} {name}".strip()) == parent.get_command(None, name).help.partition("\n")[0]
-        assert help_line(f"{group} {name}".strip())
+        told = help_line(f"{group} {name}".strip())
+        assert told and told == parent.get_command(None, name).help.partition("\n")[0]
 
 
 def test_every_file_of_the_commands_is_in_the_tree() -> None:
