@@ -384,7 +384,7 @@ def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
         minimum=Minimum(auc=70.0, precision_at_1=40.5),
         guards=(Guard(dataset="rqa", margin=2.0), Guard(dataset="wiki")),
     )
-    assert read_policy(_file(tmp_path, "")) == STANDARD_POLICY
+    assert read_policy(_file(tmp_path, "")) == read_policy(None) == STANDARD_POLICY
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,7 @@ def test_a_chain_of_champions_is_held_to_the_best_of_them(
 def test_documents_that_chose_an_epoch_judge_no_candidate(
     client: mlflow.MlflowClient,
     registered: str,
+    register_model: Register,
     trained: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -209,7 +210,10 @@ def test_documents_that_chose_an_epoch_judge_no_candidate(
     assert "its epoch was chosen by scores on the validation split" in refused.reasons[-1]
     made = lakes.make_documents(Split.VAL, 30, lakes.World())
     lake = lakes.write_lake(tmp_path / "lake", {"gate": made, "val": made})
-    assert promote(client, "linker", "1", lake=lake, is_dry_run=True, say=print).decision.is_promoted
+    assert promote(client, "linker", "1", lake=lake, say=print).decision.is_promoted
+    policy = Policy(split="val", guards=(Guard(dataset="synthetic"),))  # which is judged on its split `gate`
+    second = promote(client, "linker", register_model(trained), lake=lake, policy=policy, is_dry_run=True, say=print)
+    assert [check.name for check in second.decision.checks if not check.is_passed] == ["held out"]
 
 
 def test_a_key_that_is_made_later_takes_the_record_over_where_somebody_says_so(
