@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.errors import ConfigError, NotFoundError
+from schemas.errors import ConfigError, NotFoundError, UsageError
+from training.evaluation.evaluate import Evaluation
 from training.metrics.intervals import (
     difference_interval,
     documents_needed,
@@ -14,16 +15,17 @@ from training.metrics.intervals import (
     mean_interval,
     probability_below,
 )
-from training.metrics.links import LinkScore
+from training.metrics.links import DocumentScores, LinkScore, ScoreKind
 from training.metrics.preference import Preference
 from training.mlflow.gate import (
     APPROVAL,
     Check,
     Contest,
     Decision,
+    contest_of,
     decide,
 )
-from training.mlflow.policy import STANDARD_POLICY, By, Groups, Guard, Minimum, Policy, read_policy
+from training.mlflow.policy import STANDARD_POLICY, By, Groups, Guard, Measure, Minimum, Policy, read_policy
 from training.promotions.record import Approval
 
 
@@ -193,6 +195,17 @@ def test_models_that_read_different_texts_are_compared_on_what_both_could_score(
     assert not refused.is_promoted
     text = "0 documents of news@v1, split val, could be scored with both models; at least 20 are needed"
     assert _checks(refused)["documents"].reason == text
+
+
+@pytest.mark.parametrize("scored", [(1, 0), (0, 1)])
+def test_of_two_models_of_which_one_has_an_auc_none_is_judged_unasked(scored: tuple[int, int]) -> None:
+    scores = [
+        DocumentScores(kind=ScoreKind.LINKS, documents=np.arange(each), table=np.full((each, 3), 70.0))
+        for each in scored
+    ]
+    evaluations = [Evaluation(ids=["d0"], scores=each, chance=each, where="diy@v1") for each in scores]
+    with pytest.raises(UsageError, match='since they read different texts; set measure = "reciprocal_rank"'):
+        contest_of("diy@v1", "val", evaluations, Measure.AUTO)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 19])
