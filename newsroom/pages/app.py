@@ -23,7 +23,6 @@ from newsroom.pages import (
     decisions,
     labels,
     links,
-    placement,
 )
 from newsroom.pages.access import Access, guard_writes
 from newsroom.pages.archives import AliasesOf, Archives
@@ -38,7 +37,7 @@ from training.listening import TimedProtocol, bind
 
 LOOK_AGAIN_S, DAY_S = 15.0, 24 * 3600.0
 log = logging.getLogger("multilink.pages")
-MODULES = (articles, decisions, placement, links, labels, datasets, access)
+MODULES = (articles, decisions, links, labels, datasets, access)
 NAVIGATION = {
     "/": "articles.nav",
     "/documents": "documents.nav",

@@ -77,18 +77,15 @@ def keep_article(
 
 
 @router.post("/uploads", max_body_size=MAX_BODY_BYTES)
-def keep_upload(
-    request: Request, shared: Shared, picture: Upload = None, then: Field = "",
-    use: Annotated[str, Form(alias="as")] = "",
-) -> Response:  # fmt: skip
-    """Keep a picture and lead to the address it was sent from, with it as a query or, of a placement, in it."""
+def keep_upload(request: Request, shared: Shared, picture: Upload = None, then: Field = "") -> Response:
+    """Keep a picture and lead to the address it was sent from, with it as the query."""
     data = picture.file.read() if picture else b""
     if not data:
         raise UsageError("expected a picture, found none")
     key = _keep_picture(shared, data)
-    parts, is_placed = urlsplit(own_path(request, then)), use == "place"
-    kept = [(name, value) for name, value in QueryParams(parts.query).multi_items() if is_placed or name != "picture"]
-    return RedirectResponse(f"{parts.path}?{urlencode([*kept, ('place' if is_placed else 'picture', key)])}", 303)
+    parts = urlsplit(own_path(request, then))
+    kept = [(name, value) for name, value in QueryParams(parts.query).multi_items() if name != "picture"]
+    return RedirectResponse(f"{parts.path}?{urlencode([*kept, ('picture', key)])}", 303)
 
 
 @router.get("/images/{index}/{image}")

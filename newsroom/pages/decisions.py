@@ -156,10 +156,9 @@ def decide(
         status = 409
     if is_part:
         standing = standing_of(shared, ranking.article, ranking.models) if key else Standing.of([made] if made else [])
-        choice_key = "".join(ranking.indexes[:1])
         return page(
             request, "decided.html.j2", status=status, image=image, standing=standing, is_conflict=made is None,
-            is_blind=ranking.is_blind, key=key, choice_key=choice_key, then=then,
+            is_blind=ranking.is_blind, key=key, then=then,
         )  # fmt: skip
     if made is None:
         return page(request, "error.html.j2", status=status, code=status, line="", then=then)

@@ -30,7 +30,6 @@ from newsroom.pages.words import Gazetteer, find_entities
 from newsroom.search.archive import Archive
 from newsroom.search.queries import Query, QueryReader, SourceText
 from pipelines.sources.text import found_language
-from schemas.documents import Role
 from schemas.errors import BuildError, MultilinkError
 from training.data.ragged import Float32
 
@@ -40,7 +39,7 @@ Job = Callable[..., Any]  # of a module: takes what is opened, then arguments; i
 _Contents = frozenset[tuple[str, str]]  # of indexes (`Choice.content`)
 TOO_LATE = "the search took too long; shorten the text, or try again"
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["newsroom.pages.placement"])  # which imports what jobs need
+_CONTEXT.set_forkserver_preload(["newsroom.pages.decisions"])  # which imports what jobs need
 log = logging.getLogger("multilink.pages")
 
 
@@ -60,9 +59,6 @@ class Opened(Archive):
         self.gazetteer = Gazetteer(self.index.records)
         self.queries = queries = QueryReader(self.index.model, self.reader)
         self._read = lru_cache(TEXTS_KEPT)(lambda texts, of: queries.read(Query(texts=dict(texts), language=of)))
-        self._sentences = lru_cache(TEXTS_KEPT)(
-            lambda texts, of: queries.vectors([Query(texts={str(Role.BODY): text}, language=of) for text in texts])
-        )
         self.language = lru_cache(TEXTS_KEPT)(lambda text: found_language(text, queries.languages))
         self.entities = lru_cache(TEXTS_KEPT)(lambda text: find_entities(text, self.gazetteer))
         self.facets = lru_cache(FACETS_KEPT)(self.index.records.facets)
@@ -70,10 +66,6 @@ class Opened(Archive):
     def read(self, query: Query) -> tuple[Float32 | None, Sequence[SourceText]]:
         """Return the vector of a query's texts (None: it has none) and the texts as the model read them, once each."""
         return self._read(tuple(query.given.items()), query.language) if query.given else (None, ())
-
-    def sentences(self, sentences: Sequence[str], language: str) -> Float32:
-        """Return S x d vectors of an article's sentences, which are read once: pictures are moved again and again."""
-        return self._sentences(tuple(sentences), language)
 
 
 class Searches:

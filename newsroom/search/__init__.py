@@ -1,1 +1,1 @@
-"""From a text or a picture to a ranking of an archive: queries, search, interleaving, placement, evaluation."""
+"""From a text or a picture to a ranking of an archive: queries, search, interleaving, evaluation."""

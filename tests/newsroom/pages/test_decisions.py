@@ -183,9 +183,8 @@ def test_champion_and_challenger_are_compared_blind(rivals: Rivals) -> None:
         result = client.get("/comparison").text
         assert "No difference is shown yet" in result and result.count("won 1 article<") == 1
         assert "models:/" not in client.get("/decisions").text
-        assert (
-            f'data-place="{images[0]}' in client.get(f"/placement/{key}").text
-        )  # what was chosen blind was chosen, too
+        tray = client.get(f"/articles/{key}").text.partition('id="tray"')[2]
+        assert images[0] in tray  # what was chosen blind was chosen, too
     with Store(open_database(rivals.store)) as log:
         decision = next(each for each in log.decisions() if each.is_blind)
         ranking = log.rankings([decision.ranking])[decision.ranking]

@@ -1,6 +1,4 @@
-"""An editor's decisions in a real Chromium, by keys and by the mouse; and pictures beside paragraphs."""
-
-from itertools import chain
+"""An editor's decisions in a real Chromium, by keys and by the mouse."""
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -81,44 +79,6 @@ def test_a_key_after_a_click_acts_where_the_editor_is(page: Page, newsroom: News
     assert focused(page) == f"open-{first}"
 
 
-def beside(page: Page) -> dict[str, list[str]]:
-    """Return the pictures beside each paragraph."""
-    found: dict[str, list[str]] = page.evaluate(
-        """Object.fromEntries([...document.querySelectorAll("[data-paragraph]")].map((each) => [each.dataset.paragraph,
-        [...each.querySelectorAll("[data-place]")].map((figure) => figure.dataset.place.slice(0, 12))]))"""
-    )
-    return found
-
-
-def test_pictures_are_dragged_to_paragraphs_and_moved_by_keys(page: Page, newsroom: Newsroom) -> None:
-    page.goto(address(newsroom, "Gezogen."))
-    images = [image[:12] for image in shown(page.content())[:2]]
-    for image in images:
-        page.click(f"#shortlist-{image}")
-        page.wait_for_selector(f"#decide-{image}[data-standing=shortlist]")
-    with page.expect_navigation():
-        page.click("#to-placement")
-    page.set_viewport_size({"width": 1400, "height": 2400})  # a drag scrolls nothing
-    proposed = beside(page)
-    assert sorted(chain(*proposed.values())) == sorted(images) and set(proposed) == {"0", "1", "2", "-"}
-    for target in ("2", "-", "0"):
-        with page.expect_navigation():
-            page.drag_and_drop(f"#at-{images[0]} img", f"[data-paragraph='{target}'] > p")
-        assert images[0] in beside(page)[target] and "place=" in page.url
-    stays = next(number for number, there in beside(page).items() if images[1] in there)
-    down = page.locator(f"#at-{images[0]}").get_by_role("link", name="Down")
-    down.focus()
-    with page.expect_navigation():
-        page.keyboard.press("Enter")
-    assert images[0] in beside(page)["1"] and images[1] in beside(page)[stays]
-    assert focused(page) == f"at-{images[0]}"  # so that Tab goes on with its buttons
-    page.keyboard.press("Tab")
-    with page.expect_navigation():
-        page.keyboard.press("Enter")  # Up
-    assert images[0] in beside(page)["0"]
-    assert page.locator(".placed").count() == 2
-
-
 def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser, rivals: Rivals) -> None:
     context = browser.new_context(viewport={"width": 1400, "height": 1000}, locale="fr")
     page = context.new_page()
@@ -131,8 +91,7 @@ def test_the_pages_keep_the_rules_of_wcag_and_fit_their_window(browser: Browser,
         page.keyboard.press(letter)
         page.wait_for_selector(f"#decide-{image[:12]}[data-standing={action}]")
     page.wait_for_selector(".htmx-request, .htmx-swapping, .htmx-settling", state="detached")
-    places = f"place={images[0]}&place={images[1]}:1&place={images[2]}:-"
     check_page(page)
-    for path in ("/comparison", "/decisions", f"/placement/{key}?{places}"):
+    for path in ("/comparison", "/decisions", f"/articles/{key}"):
         check_page(page, rivals.url + path)
     context.close()

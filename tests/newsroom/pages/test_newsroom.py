@@ -1,12 +1,14 @@
 """The article page over HTTP alone, as a browser without a script uses it: forms and links, against the library."""
 
 import html
+import io
 import re
 from dataclasses import replace
 
 import httpx
 import numpy as np
 import pytest
+from PIL import Image
 from running_newsroom import ARTICLES, NEWS, Newsroom, decide, searched, shown
 
 from newsroom.pages.rendering import environment
@@ -112,6 +114,8 @@ def test_pictures_refine_and_are_queries(newsroom: Newsroom, archive: Archive, c
     found = archive.search(image=str(path), top=12)
     assert shown(by_picture.text)[:12] == [each.picture.image for each in found.images]
     assert found.images[0].similarity == pytest.approx(1, abs=1e-3)
+    (copy,) = re.findall(r'src="(/uploads/[0-9a-f]{24}\.jpg)"', by_picture.text)
+    assert max(Image.open(io.BytesIO(client.get(copy).content)).size) <= 512
     broken = client.post("/uploads", data=form, files={"picture": ("x.jpg", b"<svg/>", "image/jpeg")})
     assert broken.status_code == 400 and "cannot be used" in broken.text
 

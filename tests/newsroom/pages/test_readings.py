@@ -9,7 +9,6 @@ from running_newsroom import Newsroom, searched, shown
 from newsroom.decisions.store import Article
 from newsroom.pages import search_jobs
 from newsroom.pages.pictures import jpeg_of
-from newsroom.pages.placement import propose_places
 from newsroom.pages.search_jobs import SearchParameters
 from newsroom.pages.searches import Opened
 from schemas.lake import Lake
@@ -32,19 +31,6 @@ def test_the_second_look_at_an_article_reads_nothing(
     again = search_jobs.find(opened, ARTICLE, parameters, b"")
     assert again.groups == found.groups and again.query == found.query and again.facets == found.facets
     assert [each.name for each in again.entities] == ["Graz"]
-
-
-@pytest.mark.slow
-def test_pictures_are_moved_without_reading_the_sentences_again(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = [each.image for each in opened.index.records.pictures([0, 1, 2])]
-    paragraphs = ("Neptun ist ein Planet. Er ist blau.", "In Graz blieben die Leute stehen.")
-    first = propose_places(opened, ARTICLE, paragraphs, images, dict.fromkeys(images))
-    monkeypatch.setattr(type(opened.queries), "vectors", None)
-    assert propose_places(opened, ARTICLE, paragraphs, images, dict.fromkeys(images)) == first
-    moved = propose_places(opened, ARTICLE, paragraphs, images, dict.fromkeys(images[1:]))
-    assert set(moved.places) <= set(images[1:]) and moved.pictures == first.pictures
 
 
 @pytest.mark.slow
