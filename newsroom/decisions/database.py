@@ -82,7 +82,6 @@ DECISIONS = Table(
     Column("challenger", Text),
     Column("side", sql.Integer),
     sql.Index("decisions_on_pictures", "article", "image", "number"),
-    sql.Index("decisions_on_links", "dataset", "document"),
     sql.Index("decisions_between_models", "champion", "challenger"),
     sqlite_autoincrement=True,
 )

@@ -1,13 +1,11 @@
 """Decisions as a data set: a file for the data set `documents`, with the pictures beside it.
 
-    article      its texts, each with its role; the pictures that were chosen and those that were rejected as not
-                 fitting; a link from every text to every chosen picture
-    document     of a data set version: its own texts, pictures and links, with the corrections of its links
+A document is an article: its texts, each with its role; the pictures that were chosen and those that were rejected as
+not fitting; a link from every text to every chosen picture.
 
-The export follows from the last decision on each picture or link (`newsroom.decisions.records.standing`). A picture
-rejected for its quality, its rights, or because it was used shows nothing about text and picture, and neither does one
-on the shortlist: both are left out. Of a document whose links are not known, pictures without a correction are left
-out; of a picture with one, only links that were called right are links.
+The export follows from the last decision on each picture (`newsroom.decisions.records.standing`). A picture rejected
+for its quality, its rights, or because it was used shows nothing about text and picture, and neither does one on the
+shortlist: both are left out.
 
 Pictures are the 256-px copies of the version they were shown from: they are in the lake when the addresses are long
 dead. A copy of a copy has another content hash than the original.
@@ -22,7 +20,7 @@ from typing import Any
 
 from newsroom.decisions.records import Action, Decision, standing
 from newsroom.decisions.store import Store
-from schemas.documents import SENTENCE_NUMBERS, Role, Split, indexes
+from schemas.documents import Role, Split
 from schemas.errors import NotFoundError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
@@ -42,16 +40,14 @@ class Exported:
     Attributes:
         path: of the file.
         articles: with a chosen picture.
-        documents: with corrected links.
-        links: of both.
+        links: of them.
         pictures: files.
-        left_out: articles and documents that are not in it, by reason.
+        left_out: articles that are not in it, by reason.
         features: extractors of the images of the versions that the pictures are of.
     """
 
     path: str
     articles: int
-    documents: int
     links: int
     pictures: int
     left_out: Mapping[str, int]
@@ -75,8 +71,6 @@ class _Record:
     sentences: list[dict[str, str]]
     images: list[str]
     links: set[tuple[int, str]]
-    url: str = ""
-    is_article: bool = False
 
 
 def export(log: Store, lake: Lake, output: Folder, *, split: Split | None = None, as_pairs: bool = False) -> Exported:
@@ -94,17 +88,15 @@ def export(log: Store, lake: Lake, output: Folder, *, split: Split | None = None
         NotFoundError: there is nothing to be written.
     """
     decided, left_out = standing(log.decisions()), Counter[str]()
-    articles = list(_articles(decided, log, left_out))
-    documents = {each.id: each for each in _documents(decided, lake, left_out)}  # of two versions, the one decided last
-    records = [*articles, *documents.values()]
+    records = list(_articles(decided, log, left_out))
     if as_pairs:
-        records = [pair for each in records for pair in _pairs(each, left_out)]
+        records = [pair for each in records for pair in _pairs(each)]
     records.sort(key=lambda each: each.id)
     pictures, features = _pictures(lake, records)
     kept = [each for each in records if _is_kept(each, pictures, left_out)]
     if not kept:
         found = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items())) or "no decision"
-        raise NotFoundError(f"decisions: expected a chosen picture or a corrected link, found none ({found})")
+        raise NotFoundError(f"decisions: expected a chosen picture, found none ({found})")
     images = sorted({image for each in kept for image in each.images})
     for image in images:
         output.write(f"{PICTURES}/{image}.jpg", pictures[image]["jpeg"])
@@ -112,8 +104,7 @@ def export(log: Store, lake: Lake, output: Folder, *, split: Split | None = None
     output.write(FILE, "".join(lines).encode())
     return Exported(
         path=f"{output.uri}/{FILE}",
-        articles=sum(each.is_article for each in kept),
-        documents=sum(not each.is_article for each in kept),
+        articles=len(kept),
         links=sum(len(each.links) for each in kept),
         pictures=len(images),
         left_out=dict(sorted(left_out.items())),
@@ -125,7 +116,7 @@ def _articles(decided: Iterable[Decision], log: Store, left_out: Counter[str]) -
     """Yield each article for which a picture was chosen."""
     of_article: dict[str, list[Decision]] = defaultdict(list)
     for each in decided:
-        if not (each.action.is_correction or each.action.is_label):
+        if not each.action.is_label:
             of_article[each.article].append(each)
     rankings = log.rankings(each.ranking for each in decided if each.ranking)
     for article, decisions in of_article.items():
@@ -144,27 +135,7 @@ def _articles(decided: Iterable[Decision], log: Store, left_out: Counter[str]) -
             sentences=sentences,
             images=[*chosen, *wrong],
             links={(number, image) for number in range(len(sentences)) for image in chosen},
-            is_article=True,
         )
-
-
-def _documents(decided: Iterable[Decision], lake: Lake, left_out: Counter[str]) -> Iterator[_Record]:
-    """Yield each document some link of which was called right or wrong, with its links put right."""
-    of_version: dict[str, dict[str, list[Decision]]] = defaultdict(lambda: defaultdict(list))
-    for each in decided:
-        if each.action.is_correction:
-            of_version[each.dataset][each.document].append(each)
-    for dataset, corrected in of_version.items():
-        try:
-            manifest, folder = read_manifest(lake, dataset)
-        except NotFoundError:
-            left_out["version gone"] += len(corrected)
-            continue
-        columns = ["id", "language", "sentences", "images", "links", "provenance", SENTENCE_NUMBERS]
-        rows = {row["id"]: row for row in _rows(manifest, folder, "documents", columns, corrected)}
-        if lost := len(corrected.keys() - rows.keys()):
-            left_out["document gone"] += lost
-        yield from (_document(dataset, rows[name], corrected[name]) for name in sorted(rows))
 
 
 def _rows(
@@ -176,39 +147,8 @@ def _rows(
             yield from rows_where(folder, entry, columns, sorted(keys))
 
 
-def _document(dataset: str, row: Mapping[str, Any], corrections: Sequence[Decision]) -> _Record:
-    images = list(dict.fromkeys(each["hash"] for each in row["images"]))
-    corrected = {each.image for each in corrections}
-    known = {(link["sentence"], row["images"][link["image"]]["hash"]) for link in row["links"] or ()}
-    texts = indexes(row.get(SENTENCE_NUMBERS) or range(len(row["sentences"])))
-    right, wrong = (
-        {
-            (texts[each.sentence or 0], each.image)
-            for each in corrections
-            if each.action is action and (each.sentence or 0) in texts
-        }
-        for action in (Action.RIGHT, Action.WRONG)
-    )
-    links = (known | right) - wrong
-    return _Record(
-        id=f"{dataset.partition('@')[0]}-{row['id']}",
-        dataset=dataset,
-        language=row["language"],
-        sentences=[{"text": each["text"], "role": each["role"]} for each in row["sentences"]],
-        images=[image for image in images if row["links"] is not None or image in corrected],
-        links={(number, image) for number, image in links if image in images},
-        url=row["provenance"]["url"] or "",
-    )
-
-
-def _pairs(record: _Record, left_out: Counter[str]) -> Iterator[_Record]:
-    """Yield an article once for each chosen picture, and a document where it has one picture."""
-    if not record.is_article:
-        if len(record.images) == 1:
-            yield record
-        else:
-            left_out["several pictures"] += 1
-        return
+def _pairs(record: _Record) -> Iterator[_Record]:
+    """Yield an article once for each chosen picture."""
     for image in dict.fromkeys(image for _, image in sorted(record.links)):
         links = {link for link in record.links if link[1] == image}
         yield replace(record, id=f"{record.id}-{image[:16]}", images=[image], links=links)
@@ -239,7 +179,7 @@ def _is_kept(record: _Record, pictures: Collection[str], left_out: Counter[str])
     """Drop the pictures of a record that have no copy any more; return whether one that is linked is left."""
     record.images = [image for image in record.images if image in pictures]
     record.links = {(number, image) for number, image in record.links if image in pictures}
-    if not record.images or (record.is_article and not record.links):
+    if not record.links:
         left_out["picture gone"] += 1
         return False
     return True
@@ -256,7 +196,6 @@ def _line(record: _Record, pictures: Mapping[str, Mapping[str, Any]], split: Spl
         "id": record.id,
         "language": record.language,
         **({"split": str(split)} if split else {}),
-        **({"url": record.url} if record.url else {}),
         "sentences": record.sentences,
         "images": images,
         "links": sorted([sentence, number[image]] for sentence, image in record.links),

@@ -1,11 +1,10 @@
 """DECISION: a person's judgement of a picture, and RANKING: the pictures that were shown for an article.
 
     shortlist, choose, reject, withdraw    a picture for an article, with the ranking in which it was shown
-    right, wrong                           a link of a sentence and an image, in a document of a data set version
     fits, none-fits, cannot-say            which sentence goes with an image drawn at random (`multilink label`)
 
-Decisions are only ever added. What counts of several about one picture of one article, or about one link, is the last
-(`standing`); `withdraw` takes the others back. An article is known by its texts alone, so that another query with the
+Decisions are only ever added. What counts of several about one picture of one article is the last (`standing`);
+`withdraw` takes the others back. An article is known by its texts alone, so that another query with the
 same texts is about the same article.
 """
 
@@ -27,16 +26,9 @@ class Action(StrEnum):
     CHOOSE = "choose"
     REJECT = "reject"
     WITHDRAW = "withdraw"
-    RIGHT = "right"
-    WRONG = "wrong"
     FITS = "fits"
     NONE_FITS = "none-fits"
     CANNOT_SAY = "cannot-say"
-
-    @property
-    def is_correction(self) -> bool:
-        """Return whether it is about a link, not about a picture that was shown for an article."""
-        return self in (Action.RIGHT, Action.WRONG)
 
     @property
     def is_label(self) -> bool:
@@ -129,15 +121,15 @@ class Decision:
         action: the judgement.
         image: content hash of the picture.
         dataset: NAME@VERSION that it is of.
-        model: URI of the model that ranked it or predicted the link; empty in a blind comparison.
-        document: of a link or a label: id of its document.
-        sentence: of a link: number of its sentence (`schemas.documents`); of a label: of the sentence that fits.
+        model: URI of the model that ranked it or linked its document; empty in a blind comparison.
+        document: of a label: id of its document.
+        sentence: of a label: number of the sentence that fits (`schemas.documents`).
         reason: of a rejection.
         note: of who decided.
         who: name that the reverse proxy gave; empty: unknown.
-        ranking: digest of the ranking; empty for links.
-        article: digest of the article; of a label: digest of the sample; empty for links.
-        title: under which the picture was shown in the ranking; empty for links.
+        ranking: digest of the ranking; empty for labels.
+        article: digest of the article; of a label: digest of the sample.
+        title: under which the picture was shown in the ranking; empty for labels.
         number: in the log, from 1; given by it.
         at: ISO 8601 in UTC; given by the log.
     """
@@ -162,11 +154,9 @@ class Decision:
             raise UsageError(f"image: expected a content hash of 64 hexadecimal digits, found {self.image[:70]!r}")
         if (self.action is Action.REJECT) != (self.reason is not None):
             raise UsageError(f"{self.action}: expected a reason with reject, and with no other action")
-        is_link = bool(self.document) and self.sentence is not None and self.sentence >= 0
-        if (self.action.is_correction or self.action is Action.FITS) != is_link:
-            raise UsageError(
-                f"{self.action}: expected a document and a sentence with right, wrong and fits, and no other"
-            )
+        has_sentence = self.sentence is not None and self.sentence >= 0
+        if (self.action is Action.FITS) != has_sentence:
+            raise UsageError(f"{self.action}: expected the number of a sentence with fits, and with no other action")
         if self.action.is_label and not (self.document and self.article and self.model):
             raise UsageError(f"{self.action}: expected the document, the sample and the model of an image")
         if len(self.note) > MAX_NOTE or len(self.who) > MAX_WHO:
@@ -175,13 +165,11 @@ class Decision:
     @property
     def is_blind(self) -> bool:
         """Return whether it was made in a blind comparison."""
-        return not self.action.is_correction and not self.model
+        return not self.model
 
     @property
     def subject(self) -> tuple[str, ...]:
         """Return what it is about: later decisions with the same subject take its place."""
-        if self.action.is_correction:
-            return self.dataset, self.document, str(self.sentence), self.image
         if self.action.is_label:
             return self.article, self.document, self.image, self.who
         return self.article, self.image

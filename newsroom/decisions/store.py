@@ -36,6 +36,7 @@ from schemas.versions import plain
 READ_AT_ONCE = 500
 BEGINNING = 120  # characters of an article
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+_READABLE = select(DECISIONS).where(DECISIONS.c.action.in_([*Action]))  # older logs have judgements of links, too
 _KINDS = {"articles": "article", "uploads": "uploaded picture"}
 
 
@@ -151,8 +152,8 @@ class Store:
         When this returns, both outlive a kill of the process.
 
         Args:
-            decision: on a picture of the ranking, on a link, or a label.
-            ranking: None for links and labels.
+            decision: on a picture of the ranking, or a label.
+            ranking: None for labels.
             after: number of the last decision on the picture that whoever decides has seen, 0: none; None: it does not
                 matter. In a blind comparison, of those in that comparison.
 
@@ -161,9 +162,8 @@ class Store:
             ConflictError: another decision came between; nothing was written.
         """
         shown = None if ranking is None else next((p for p in ranking.pictures if p.image == decision.image), None)
-        needs_none = decision.action.is_correction or decision.action.is_label
-        if not (ranking is None if needs_none else shown is not None):
-            raise UsageError(f"{decision.action}: expected a picture of the ranking on the page, or a link")
+        if not (ranking is None if decision.action.is_label else shown is not None):
+            raise UsageError(f"{decision.action}: expected a picture of the ranking on the page, or a label")
         decision = replace(decision, at=datetime.now(UTC).isoformat(timespec="milliseconds"), ranking="")
         if ranking is not None and shown is not None:
             decision = replace(decision, ranking=ranking.digest, article=ranking.article, title=shown.title)
@@ -203,12 +203,6 @@ class Store:
         with connected(self._engine) as connection:
             return connection.execute(wanted.order_by(DECISIONS.c.number)).all()
 
-    def corrections(self, dataset: str, documents: Iterable[str]) -> Iterator[Decision]:
-        """Yield the corrections of links of some documents of a version (NAME@VERSION), in order of each document."""
-        row = DECISIONS.c
-        of_links = row.action.in_([Action.RIGHT, Action.WRONG])
-        return self._decisions(row.dataset == dataset, row.document.in_(sorted({*documents})), of_links)
-
     def latest(self, count: int, *, before: int | None = None, containing: str = "") -> list[Decision]:
         """Return the last `count` decisions, or the last before a number, the newest first.
 
@@ -217,7 +211,7 @@ class Store:
             before: a number.
             containing: a text that the title, the note, the name of who decided or the document has.
         """
-        wanted = select(DECISIONS) if before is None else select(DECISIONS).where(DECISIONS.c.number < before)
+        wanted = _READABLE if before is None else _READABLE.where(DECISIONS.c.number < before)
         if containing:
             columns = (DECISIONS.c[name] for name in ("title", "note", "who", "document"))
             wanted = wanted.where(sql.or_(*(column.icontains(containing, autoescape=True) for column in columns)))
@@ -226,7 +220,7 @@ class Store:
         return [_decision(row) for row in rows]
 
     def _decisions(self, *conditions: sql.ColumnElement[bool]) -> Iterator[Decision]:
-        ordered = select(DECISIONS).where(*conditions).order_by(DECISIONS.c.number)
+        ordered = _READABLE.where(*conditions).order_by(DECISIONS.c.number)
         with connected(self._engine) as connection:
             for row in connection.execute(ordered, execution_options={"yield_per": READ_AT_ONCE}).mappings():
                 yield _decision(row)

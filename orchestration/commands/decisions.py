@@ -62,7 +62,7 @@ def export_command(
     """Write decisions as documents with links, which `multilink build documents` reads.
 
     Chosen pictures are linked to every text of their article; rejected pictures that do not fit are
-    included without a link; corrected links replace those of their document.
+    included without a link.
     """
     from newsroom.decisions.export import export
     from newsroom.decisions.store import open_store
@@ -71,9 +71,9 @@ def export_command(
         made = export(log, Lake.at(lake), Folder(output), split=split, as_pairs=as_pairs)
     arguments = made.build_arguments(lake)
     left_out = ", ".join(f"{reason} {count}" for reason, count in made.left_out.items())
-    of_articles = f"{counted(made.articles, 'article')}, {counted(made.documents, 'corrected document')}"
+    counts = (counted(made.articles, "article"), counted(made.links, "link"), counted(made.pictures, "picture"))
     lines = [
-        f"{of_articles}, {counted(made.links, 'link')}, {counted(made.pictures, 'picture')}: {made.path}",
+        f"{', '.join(counts)}: {made.path}",
         *([f"left out: {left_out}"] if left_out else []),
         f"build it: {join(['multilink', *arguments])}",
     ]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from archives import Archive
-from builds import PLAIN, build
 from PIL import Image
 
 from multilink.datasets import open_dataset
@@ -90,52 +89,18 @@ def test_why_something_is_left_out_is_said(
 ) -> None:
     arguments = ["decisions", "export", "--lake", built.lake, "--output", str(tmp_path)]
     assert run(arguments) == 2
-    assert "expected a chosen picture or a corrected link, found none (no decision)" in capsys.readouterr().err
+    assert "expected a chosen picture, found none (no decision)" in capsys.readouterr().err
     log.decide(built.decision(Action.SHORTLIST, "cat"), built.shown({"headline": "a"}))
-    log.decide(built.decision(Action.RIGHT, "cat", dataset="diy@0", document="7", sentence=0))
     assert run(arguments) == 2
-    assert "no chosen picture: 1, version gone: 1" in capsys.readouterr().err
+    assert "no chosen picture: 1" in capsys.readouterr().err
     log.decide(built.decision(Action.CHOOSE, "cat"), built.shown({"headline": "b"}))
     shown = built.shown({"headline": "c"}, dataset="archive@0123456789abcdef")  # swept since: the newest has it
     log.decide(built.decision(Action.CHOOSE, "rocket"), shown)
     counts, left_out, to_build, *_ = command(*arguments)
-    assert counts.startswith("2 articles, 0 corrected documents, 2 links, 2 pictures")
-    assert left_out == "left out: no chosen picture 1, version gone 1"
+    assert counts.startswith("2 articles, 2 links, 2 pictures")
+    assert left_out == "left out: no chosen picture 1"
     assert to_build.startswith("build it: multilink build documents --lake")
     assert run([*arguments, "--split", "dev"]) == 2
-
-
-def test_corrected_links_replace_those_of_their_document(
-    built: Archive, log: Store, command: Callable[..., list[str]], tmp_path: Path
-) -> None:
-    """One document with known links, one without: of that, pictures nobody spoke of are left out."""
-    pictures = [{"path": f"{name}.jpg"} for name in ("cat", "coffee", "flower")]
-    sentences = ["A cat.", {"text": "Coffee", "role": "caption"}, "A flower."]
-    known = {"id": "known", "language": "en", "sentences": sentences, "images": pictures, "links": [[0, 0], [1, 2]]}
-    unknown = {"id": "unknown", "sentences": ["A cat.", "A mug."], "images": pictures, "url": "https://example.org/x"}
-    untouched = {"id": "untouched", "sentences": ["x"], "images": pictures, "links": [[0, 0]]}
-    source = Path(built.lake).parent / "documents.jsonl"
-    source.write_text("".join(json.dumps(each) + "\n" for each in (known, unknown, untouched)))
-    dataset = f"documents@{build(source, Path(built.lake), *PLAIN).manifest.version}"
-    for document, action, sentence, name in (
-        ("known", Action.WRONG, 1, "flower"),
-        ("known", Action.RIGHT, 2, "flower"),
-        ("known", Action.RIGHT, 99, "cat"),  # no such sentence
-        ("unknown", Action.RIGHT, 0, "cat"),
-        ("unknown", Action.WRONG, 1, "flower"),
-        ("elsewhere", Action.RIGHT, 0, "cat"),
-    ):
-        log.decide(built.decision(action, name, dataset=dataset, document=document, sentence=sentence))
-    counts, left_out, *_ = command("decisions", "export", "--lake", built.lake, "--output", str(tmp_path))
-    assert counts.startswith("0 articles, 2 corrected documents, 3 links, 3 pictures")
-    assert left_out == "left out: document gone 1"
-    first, second = (json.loads(line) for line in (tmp_path / "documents.jsonl").read_text().splitlines())
-    assert (first["id"], first["language"], first["links"]) == ("documents-known", "en", [[0, 0], [2, 2]])
-    assert first["sentences"][1] == {"text": "Coffee", "role": "caption"} and len(first["images"]) == 3
-    assert (second["id"], second["links"], second["url"]) == ("documents-unknown", [[0, 0]], "https://example.org/x")
-    assert run(["decisions", "export", "--lake", built.lake, "--output", str(tmp_path / "pairs"), "--pairs"]) == 2
-    names = {image: name for name, image in built.images.items()}
-    assert [names[Path(each["path"]).stem] for each in second["images"]] == ["cat", "flower"]
 
 
 def test_decisions_are_listed(built: Archive, log: Store, command: Callable[..., list[str]]) -> None:

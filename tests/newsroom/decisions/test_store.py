@@ -16,10 +16,11 @@ import pytest
 import sqlalchemy as sql
 
 from newsroom.decisions import store
-from newsroom.decisions.database import METADATA, database_in, forget_on_pages, open_database
+from newsroom.decisions.database import DECISIONS, METADATA, connected, database_in, forget_on_pages, open_database
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
 from newsroom.decisions.store import Article, ConflictError, Store
 from schemas.errors import BuildError, NotFoundError, UsageError
+from schemas.versions import plain
 
 HASHES = [f"{number:064x}" for number in range(5)]
 RANKING = Ranking(
@@ -40,6 +41,9 @@ BLIND = replace(
     pictures=tuple(replace(each, model=RIVALS[rank % 2]) for rank, each in enumerate(RANKING.pictures)),
 )  # fmt: skip
 CHOICE = Decision(action=Action.CHOOSE, image=HASHES[1], dataset="archive@1a2b", model="models:/m/3", who="Jo Döe")
+LABEL = Decision(
+    action=Action.FITS, image=HASHES[0], dataset="d@1", model="models:/m/3", document="7", sentence=0, article="sample"
+)
 # Writes choices until it is killed, and says the number of each once it is in the log.
 WRITER = """
 import sys
@@ -70,18 +74,17 @@ def test_a_decision_comes_back_with_its_ranking(address: str) -> None:
         upload, secret = log.keep_upload(b"picture"), log.secret()
         rejection = replace(CHOICE, action=Action.REJECT, image=HASHES[2], reason=Objection.RIGHTS, note="§ 22")
         first, rejected = (log.decide(each, RANKING) for each in (CHOICE, rejection))
-        link = log.decide(Decision(action=Action.WRONG, image=HASHES[0], dataset="d@1", document="7", sentence=0))
-    assert (first.number, rejected.number, link.number) == (1, 2, 3)
+        label = log.decide(LABEL)
+    assert (first.number, rejected.number, label.number) == (1, 2, 3)
     digest = article_digest({"headline": "Flut in Köln", "body": "Der Rhein steigt.\x00"})
     assert first.article == RANKING.article == digest
     with Store(open_database(address)) as log:
         assert (log.keep_upload(b"picture"), log.upload(upload), log.secret()) == (upload, b"picture", secret)
-        assert list(log.decisions()) == [first, rejected, link]
+        assert list(log.decisions()) == [first, rejected, label]
         assert list(log.decisions(article=RANKING.article)) == [first, rejected]
-        assert log.latest(2) == [link, rejected] and log.latest(5, before=3) == [rejected, first]
-        assert list(log.corrections("d@1", ["7", "8"])) == [link] and not list(log.corrections("d@2", ["7"]))
+        assert log.latest(2) == [label, rejected] and log.latest(5, before=3) == [rejected, first]
         assert log.rankings([first.ranking, "unknown"]) == {RANKING.digest: RANKING}
-    assert first.at[:2] == "20" and first.at.endswith("+00:00") and link.ranking == link.article == ""
+    assert first.at[:2] == "20" and first.at.endswith("+00:00") and label.ranking == ""
 
 
 @pytest.mark.parametrize("statement", ["UPDATE {} SET article = 'x'", "DELETE FROM {}"])
@@ -137,14 +140,13 @@ def test_pages_read_what_they_show_and_no_more(tmp_path: Path) -> None:
         log.decide(replace(CHOICE, model=""), BLIND, after=last.number)
         list(log.decisions(article=RANKING.article))
         list(log.compared(RANKING.article, BLIND.models))
-        list(log.corrections("d@1", ["7"]))
         log.latest(100, before=9)
         log.rankings([RANKING.digest])
         assert log.subjects([RANKING.digest]) == {RANKING.digest: ("Flut in Köln", RANKING.query)}
         reads = [(statement, parameters) for statement, parameters in asked if statement.startswith("SELECT")]
         with engine.connect() as connection:
             plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}", about).all() for each, about in reads]
-    assert len(reads) == 8
+    assert len(reads) == 7
     assert [row.detail for plan in plans for row in plan if row.detail.startswith("SCAN")] == []
 
 
@@ -205,9 +207,8 @@ def test_what_cannot_be_a_decision_is_refused_and_nothing_is_written(tmp_path: P
             log.decide(CHOICE)
         with pytest.raises(UsageError, match="expected a picture of the ranking"):
             log.decide(Decision(action=Action.CHOOSE, image="f" * 64, dataset="archive@1a2b"), RANKING)
-        correction = Decision(action=Action.RIGHT, image=HASHES[1], dataset="d@1", document="7", sentence=0)
-        with pytest.raises(UsageError, match="or a link"):
-            log.decide(correction, RANKING)
+        with pytest.raises(UsageError, match="or a label"):
+            log.decide(LABEL, RANKING)
         assert list(log.decisions()) == []
 
 
@@ -217,8 +218,9 @@ def test_what_cannot_be_a_decision_is_refused_and_nothing_is_written(tmp_path: P
         ({"image": "../../etc/passwd"}, "content hash"),
         ({"action": Action.REJECT}, "expected a reason"),
         ({"reason": Objection.USED}, "expected a reason"),
-        ({"document": "7", "sentence": 1}, "expected a document"),
-        ({"action": Action.RIGHT}, "expected a document"),
+        ({"document": "7", "sentence": 1}, "expected the number of a sentence"),
+        ({"action": Action.FITS, "document": "7"}, "expected the number of a sentence"),
+        ({"action": Action.FITS, "sentence": 1}, "expected the document"),
         ({"note": "x" * 2_001}, "note of at most"),
     ],
 )
@@ -232,16 +234,16 @@ def test_the_last_word_counts() -> None:
         reason = Objection.OTHER if action is Action.REJECT else None
         return Decision(action=action, image=image, dataset="d@1", number=number, reason=reason, **values)  # type: ignore[arg-type]
 
-    link = {"document": "7", "sentence": 2}
+    label = {"document": "7", "article": "sample", "model": "models:/m/3"}
     decisions = [
         said(1, Action.SHORTLIST, article="a"),
         said(2, Action.CHOOSE, article="a"),
         said(3, Action.CHOOSE, article="b"),
         said(4, Action.REJECT, HASHES[1], article="a"),
         said(5, Action.WITHDRAW, article="b"),
-        said(6, Action.RIGHT, **link),
-        said(7, Action.WRONG, **link),
-        said(8, Action.RIGHT, document="7", sentence=3),
+        said(6, Action.FITS, sentence=2, **label),
+        said(7, Action.NONE_FITS, **label),
+        said(8, Action.FITS, sentence=2, **label, who="Jo"),
     ]
     assert [each.number for each in standing(decisions)] == [2, 4, 7, 8]
 
@@ -271,19 +273,23 @@ def test_forgetting_leaves_marks_and_nothing_else_of_it(address: str, tmp_path: 
     ranking = Ranking(texts={"headline": "x"}, models=("models:/linker/2",), dataset="diy@v1", pictures=pictures)
     link = {"document": "GONE-DOCUMENT", "sentence": 0, "article": "0" * 64, "note": "GONE-NOTE"}
     forget = partial(forget_on_pages, address, ["GONE-DOCUMENT"], [GONE])
-    with Store(open_database(address)) as log:
-        log.decide(Decision(action=Action.FITS, image=GONE, **link, **of))
+    engine = open_database(address)
+    with Store(engine) as log:
+        label = log.decide(Decision(action=Action.FITS, image=GONE, **link, **of))
         log.decide(Decision(action=Action.CHOOSE, image=GONE, **of), ranking)
         log.decide(Decision(action=Action.REJECT, image=KEPT, reason="quality", **of), ranking)
         log.keep_article(Article(texts={"headline": "GONE-TEXT"}, origin="diy@v1 GONE-DOCUMENT"))
         before = list(log.decisions())
-        assert forget(is_dry_run=True) == 4 and list(log.decisions()) == before
-        assert (forget(is_dry_run=False), forget(is_dry_run=False)) == (4, 0)
+        of_older_release = plain(label) | {"number": 9, "action": "wrong"}  # a judgement of a link
+        with connected(engine, is_writing=True) as connection:
+            connection.execute(DECISIONS.insert().values(of_older_release))
+        assert list(log.decisions()) == before and log.latest(9) == before[::-1]
+        assert forget(is_dry_run=True) == 5 and list(log.decisions()) == before
+        assert (forget(is_dry_run=False), forget(is_dry_run=False)) == (5, 0)
         after = list(log.decisions())
         assert [each.action for each in after] == [each.action for each in before] and after[2] == before[2]
         assert after[0].image == after[1].image and after[0].document.startswith("forgotten-")
         assert [each.title for each in log.rankings([ranking.digest])[ranking.digest].pictures] == ["forgotten", "b"]
-    engine = open_database(address)
     with engine.connect() as connection:
         found = repr([connection.execute(table.select()).all() for table in METADATA.sorted_tables]).encode()
     found += b"".join(path.read_bytes() for path in tmp_path.glob("pages/*"))

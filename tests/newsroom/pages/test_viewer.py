@@ -294,29 +294,6 @@ def test_what_is_not_there_is_one_line(site: Site, path: str, status: int, words
     assert words in answer.text and "Traceback" not in answer.text
 
 
-def test_a_correction_is_a_decision_in_the_log(site: Site, found: dict[str, dict[str, Any]]) -> None:
-    with httpx.Client(base_url=site.url, timeout=120) as browser:
-        _, _, section = browser.get("/links/synthetic/v1?language=de").text.partition('data-document="test-005"')
-        sentence, image = re.search(r'name="correction" value="(\d+)-(\d+)-', section).groups()
-        values = {"model": MODELS[0], "document": "test-005", "correction": f"{sentence}-{image}-wrong"}
-        beside = 1 - min(int(image), 1)
-        target = "/links/synthetic/v1/corrections"
-        added = {"model": MODELS[0], "document": "test-005", "sentence": "0", "image": str(beside)}
-        wrong = (values | {"correction": "0-999-right"}, values | {"document": "x"})
-        answers = [browser.post(target, data=each).status_code for each in (values, *wrong, added)]
-        assert answers == [303, 400, 400, 303]
-        shown = browser.get("/links/synthetic/v1?language=de").text
-    assert f'value="{sentence}-{image}-wrong" aria-pressed="true"' in shown
-    with Store(open_database(site.store)) as log:
-        mine = [each for each in log.decisions() if each.document == "test-005"]
-    images = [each["hash"] for each in found["test-005"]["images"]]
-    assert [(each.action, each.sentence, each.image) for each in mine] == [
-        (Action.WRONG, int(sentence), images[int(image)]),
-        (Action.RIGHT, 0, images[beside]),
-    ]
-    assert {(each.dataset, each.model) for each in mine} == {("synthetic@v1", "models:/first-1/1")}
-
-
 def test_the_browser_shows_what_a_build_found(site: Site) -> None:
     for home in ("datasets", "links"):
         listed = got(f"{site.url}/{home}", q="SYNTH", order="name")
@@ -409,18 +386,6 @@ def test_filters_are_sent_when_they_change_and_a_picture_opens_large(site: Site,
     large.wait_for(state="hidden")
 
 
-def test_a_correction_is_made_by_keyboard_and_is_there_after_a_reload(site: Site, page: Page) -> None:
-    page.goto(f"{site.links}?split=train")
-    details = page.locator("details.corrections").first
-    details.locator("summary").press("Enter")
-    page.keyboard.press("Tab")
-    assert details.locator("button[aria-pressed]").first.evaluate("each => each === document.activeElement")
-    page.keyboard.press("Enter")
-    page.locator('details.corrections[open] button[aria-pressed="true"]').wait_for()
-    page.reload()
-    assert page.locator('details.corrections button[aria-pressed="true"]').count() == 1
-
-
 def test_a_document_that_means_harm_is_shown_as_text(site: Site, page: Page) -> None:
     seed = next(each for each in range(9) if "window.harmed" in got(f"{site.data}/samples", seed=each, split="test"))
     shown = [f"{site.links}?order=name&other=second-2", f"{site.data}/samples?seed={seed}&split=test"]
@@ -496,7 +461,6 @@ def test_pictures_are_labelled_by_keyboard_and_say_what_the_corpus_is_worth(
         assert (made[1].action, made[2].action) == (Action.NONE_FITS, Action.CANNOT_SAY)
         for each in made[3:]:
             log.decide(replace(each, who="Ben"))
-        assert not list(log.corrections("synthetic@v1", {made[3].document} - {"test-005"}))
     assert "Which" not in got(f"{site.url}/decisions") and "sentence fits" in got(f"{site.url}/decisions", ui="en")
     common = ["measure", "first", "--dataset", "synthetic", "--lake", site.lake.root.uri, "--store", site.store]
     assert run([*common, "--precision", "0.9"]) == 0
