@@ -1,23 +1,16 @@
 """The rules of the blocking checks: from a version's manifest, or from scores, to a verdict with its numbers.
 
 Plain functions of manifests and numbers: a build notes what they need, and no check reads a column of a version that
-notes it. `multilink datasets verify --deep` reads all of it. `STAGE_CHECKS` names the asset that each guards.
+notes it. `STAGE_CHECKS` names the asset that each guards.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from orchestration.config import CheckSettings
-from pipelines.dedupe.hamming import near_pairs
-from pipelines.partitions.columns import Bytes, Numbers, from_hex, starts_of_runs, words_of
 from schemas.duplicates import LeakKind
 from schemas.failures import Stage
 from schemas.lake import Folder
@@ -26,7 +19,6 @@ from schemas.parts import vector_ranges
 
 PROBLEMS_SHOWN = 10
 _KEEP_ALL = "keep-all"
-_HASHES = "images.list.element.hash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,40 +81,15 @@ def within_failure_budget(version: VersionOnDisk, stages: Sequence[Stage]) -> Ve
 
 
 def duplicate_free(version: VersionOnDisk) -> Verdict:
-    """Check whether no two documents show near-duplicate pictures, by the counts of the build or a new comparison.
+    """Check whether no two documents show near-duplicate pictures, by the counts of the build.
 
     Of a data set whose policy keeps duplicates the check only counts them.
     """
-    numbers = version.manifest.notes.get("near_duplicates")
-    if numbers is None:
-        return compared_anew(version.manifest, version.folder)
+    numbers = version.manifest.notes["near_duplicates"]
     text = f"{numbers['pictures']} pictures had a near-duplicate, {numbers['left']} were kept"
-    return _by_policy(version.manifest, text, numbers, is_free=not numbers["left"])
-
-
-def compared_anew(manifest: Manifest, folder: Folder) -> Verdict:
-    """Return the verdict on near-duplicates by comparing all pictures of the shards.
-
-    What is held is a fingerprint and a number for each picture, 16 bytes of 64-bit fingerprints.
-    """
-    codes, documents = _fingerprints(manifest, folder)
-    order = np.lexsort((documents, codes))
-    codes, documents = codes[order], documents[order]
-    once = starts_of_runs(codes, documents)  # a picture twice in a document counts once
-    first = starts_of_runs(codes[once])
-    holders, owners = np.diff(first, append=len(once)), documents[once][first]
-    (one, other), _ = near_pairs(words_of(codes[once][first]), int(manifest.config["dedupe"]["radius"]))
-    shared = int((holders > 1).sum())
-    near = int(((holders[one] > 1) | (holders[other] > 1) | (owners[one] != owners[other])).sum())
-    numbers = {"pictures": len(codes), "shared_by_documents": shared, "near_pairs_of_documents": near}
-    text = f"{len(codes)} pictures; {shared} in several documents, {near} near pairs across documents"
-    return _by_policy(manifest, text, numbers, is_free=not shared and not near)
-
-
-def _by_policy(manifest: Manifest, text: str, numbers: Mapping[str, int], *, is_free: bool) -> Verdict:
-    if manifest.config["dedupe"]["policy"] == _KEEP_ALL:
+    if version.manifest.config["dedupe"]["policy"] == _KEEP_ALL:
         return Verdict(passed=True, text=f"{text}; the policy keeps them", numbers=numbers)
-    return Verdict(passed=is_free, text=text, numbers=numbers)
+    return Verdict(passed=not numbers["left"], text=text, numbers=numbers)
 
 
 def leak_free(version: VersionOnDisk) -> Verdict:
@@ -192,32 +159,3 @@ def better_than_nostruct(lead: Mapping[str, float] | None, *, score: str = "auc"
 
 def _documents(manifest: Manifest) -> int:
     return sum(row.documents for row in manifest.splits.values())
-
-
-def _fingerprints(manifest: Manifest, folder: Folder) -> tuple[Bytes, Numbers]:
-    """Return the fingerprint of every picture of every document, and the document's number.
-
-    Images of one colour are left out, whose fingerprints mean nothing, and those without a picture, which have none.
-    """
-    found: list[tuple[Bytes, Numbers]] = [(from_hex([]), np.empty(0, np.int64))]
-    count = 0
-    pictures = _columns_of_parts(manifest, folder, "images", ["hash", "fingerprint", "is_flat"])
-    for documents, images in zip(_columns_of_parts(manifest, folder, "documents", [_HASHES]), pictures, strict=True):
-        shown = documents.column("images").combine_chunks()
-        usable = images.filter(pc.and_not(images.column("fingerprint").is_valid(), images.column("is_flat")))
-        places = pc.index_in(shown.flatten().field("hash"), value_set=usable.column("hash").combine_chunks())
-        is_there = places.is_valid()
-        codes = from_hex(usable.column("fingerprint").take(places.filter(is_there)).to_pylist())
-        numbers = pc.list_parent_indices(shown).filter(is_there).to_numpy() + count
-        found += [(codes, numbers)] if len(codes) else []
-        count += len(documents)
-    columns = list(zip(*found[min(1, len(found) - 1) :], strict=True))
-    return np.concatenate(columns[0]), np.concatenate(columns[1])
-
-
-def _columns_of_parts(manifest: Manifest, folder: Folder, table: str, columns: list[str]) -> Iterator[pa.Table]:
-    """Yield some columns of each part of `documents` or `images`, split by split."""
-    for split in manifest.splits:
-        for part in manifest.parts(table, split):
-            with folder.open(part.path) as stream:
-                yield pq.ParquetFile(stream).read(columns=columns)

@@ -42,21 +42,6 @@ PAIRS_AT_ONCE = 1 << 18  # told in one go
 Pairs = Numbers  # 2 x P rows: the first and the second code of each pair
 
 
-def near_pairs(codes: Words, radius: int) -> tuple[Pairs, Numbers]:
-    """Return every pair of rows, the first before the second, sorted, within the radius, and their distances.
-
-    Args:
-        codes: N x W distinct codes.
-        radius: in bits, at least 0 and less than the number of bits.
-    """
-    found = [np.empty((2, 0), np.int64)]
-    for bits in key_bits(codes.shape[1] * WORD_BITS, radius=radius, count=len(codes)):
-        found += [np.sort(pairs, axis=0) for pairs, _ in near_rows(codes, keys_of(codes, bits), radius)]
-    first, second = np.concatenate(found, axis=1)
-    pairs = np.stack(np.divmod(np.unique(first * len(codes) + second), max(1, len(codes))))
-    return pairs, np.bitwise_count(codes[pairs[0]] ^ codes[pairs[1]]).sum(axis=1, dtype=np.int64)
-
-
 def near_rows(codes: Words, keys: Numbers, radius: int) -> Iterator[tuple[Pairs, Numbers]]:
     """Yield pairs of rows within the radius and their distances, many at once.
 

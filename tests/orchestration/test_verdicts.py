@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from versions import CODES, write_version
+from versions import write_version
 
 from orchestration.config import CheckSettings
 from orchestration.rules.verdicts import (
@@ -80,49 +78,12 @@ def test_a_stage_has_a_failure_budget(version: Make, failed: int, passes: bool) 
 
 
 @pytest.mark.parametrize(
-    ("second", "third", "passes"),
-    [
-        (CODES[1], "00000000ffffffff", False),  # as the first, which another document shows
-        (CODES[1], "00000000fffffff8", False),  # 3 bits from the first: within the radius
-        (CODES[1], "00000000fffffff0", True),  # 4 bits
-        (CODES[0], CODES[2], True),  # a picture twice in one document is its own affair
-    ],
-)
-def test_near_duplicates_across_documents_are_found_anew(version: Make, second: str, third: str, passes: bool) -> None:
-    codes = (CODES[0], second, third, CODES[3])
-    assert duplicate_free(version(codes=codes)).passed is passes
-    kept = duplicate_free(version(codes=codes, policy="keep-all"))
-    assert kept.passed and "the policy keeps them" in kept.text
-
-
-def test_near_duplicates_are_those_of_comparing_each_with_each(tmp_path: Path) -> None:
-    draw, radius = np.random.default_rng(5), 3
-    for number in range(60):
-        chosen = [0x0F0F0F0FFFFF0000 ^ (1 << int(a)) ^ (1 << int(b)) for a, b in draw.integers(0, 8, (4, 2))]
-        codes = tuple(f"{code:016x}" for code in chosen)
-        # The two documents have two pictures each.
-        owners = {code: {place // 2 for place, other in enumerate(codes) if other == code} for code in codes}
-        near = [
-            (a, b)
-            for a, b in combinations(owners, 2)
-            if (int(a, 16) ^ int(b, 16)).bit_count() <= radius and len(owners[a] | owners[b]) > 1
-        ]
-        verdict = duplicate_free(write_version(Folder(str(tmp_path / str(number))), codes=codes, radius=radius))
-        shared = sum(len(documents) > 1 for documents in owners.values())
-        expected = {"pictures": 4, "shared_by_documents": shared, "near_pairs_of_documents": len(near)}
-        assert (verdict.numbers, verdict.passed) == (expected, not shared and not near)
-
-
-@pytest.mark.parametrize(
     ("left", "policy", "passes"), [(0, "drop-documents", True), (2, "keep-first", False), (2, "keep-all", True)]
 )
-def test_what_the_build_noted_is_believed_and_no_picture_read(
-    version: Make, left: int, policy: str, passes: bool, monkeypatch: pytest.MonkeyPatch
+def test_near_duplicates_are_left_only_where_the_policy_keeps_them(
+    version: Make, left: int, policy: str, passes: bool
 ) -> None:
-    subject = version(codes=(CODES[0],) * 4, policy=policy)
-    noted = replace(subject.manifest, notes={"near_duplicates": {"pictures": 7, "left": left}})
-    monkeypatch.setattr(pq, "ParquetFile", lambda *_: pytest.fail("a part was read"))
-    verdict = duplicate_free(replace(subject, manifest=noted))
+    verdict = duplicate_free(version(duplicates_left=left, policy=policy))
     assert verdict.passed is passes and verdict.numbers == {"pictures": 7, "left": left}
 
 

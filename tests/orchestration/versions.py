@@ -22,14 +22,13 @@ CODES = ("00000000ffffffff", "ffffffff00000000", "0f0f0f0f0f0f0f0f", "f0f0f0f0f0
 def write_version(
     folder: Folder,
     *,
-    codes: Sequence[str] = CODES,
     vectors: np.ndarray | None = None,
     policy: str = "drop-documents",
-    radius: int = 3,
     documents: Mapping[str, int] | None = None,
     before: Mapping[str, int] | None = None,
     stages: Mapping[str, Mapping[str, int]] | None = None,
     leaks: Sequence[Mapping[str, Any]] = (),
+    duplicates_left: int = 0,
     bounds: CheckSettings | None = None,
     records: str = "",
     storage: Storage = Storage.FLOAT16,
@@ -37,14 +36,14 @@ def write_version(
     """Write two documents of two pictures each; what is given replaces what is sound."""
     numbers = np.eye(4, dtype=np.float32) if vectors is None else vectors.astype(np.float32)
     values = _stored(numbers, storage)
-    config = {"dedupe": {"policy": policy, "radius": radius}}
+    config = {"dedupe": {"policy": policy}}
     features = {
         "images": (FeatureColumn(name="cnn", dimensions=numbers.shape[1], storage=storage),),
         "documents": (FeatureColumn(name="text", dimensions=3),),
     }
     made = [_document(f"d{place}", [f"h{2 * place}", f"h{2 * place + 1}"]) for place in range(2)]
     rows = [to_row(each) | {f"{FEATURE_PREFIX}text": [list(half) for half in np.eye(2, 3)]} for each in made]
-    looks = [_image(f"h{place}", codes[place], values[place]) for place in range(4)]
+    looks = [_image(f"h{place}", CODES[place], values[place]) for place in range(4)]
     tables = {
         "documents": to_table(rows, document_schema(features["documents"])),
         "images": to_table(looks, image_schema(features["images"])),
@@ -60,7 +59,7 @@ def write_version(
         config=config,
         inputs={"records": records},
         schema_versions={},
-        notes={"leaks": list(leaks)},
+        notes={"leaks": list(leaks), "near_duplicates": {"pictures": 7, "left": duplicates_left}},
     )
     earlier = None if before is None else replace(manifest, splits=_statistics(before))
     folder.write("manifest.json", manifest.to_json().encode())

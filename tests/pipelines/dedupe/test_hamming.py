@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.dedupe import hamming
-from pipelines.dedupe.hamming import KEY_BITS, MAX_KEYS, key_bits, keys_of, near_pairs, near_rows, rows_by_bucket
+from pipelines.dedupe.hamming import KEY_BITS, MAX_KEYS, key_bits, keys_of, near_rows, rows_by_bucket
 from pipelines.partitions.columns import Bytes, Columns, Numbers, Texts, from_hex, starts_of_runs, to_hex, words_of
 
 Pairs = list[tuple[int, int, int]]  # two rows and their distance
@@ -25,9 +25,13 @@ def brute_force(codes: np.ndarray, radius: int) -> Pairs:
     return list(zip(first.tolist(), second.tolist(), distances[first, second].tolist(), strict=True))
 
 
-def found(codes: np.ndarray, radius: int) -> Pairs:
-    pairs, distances = near_pairs(codes, radius)
-    return list(zip(*pairs.tolist(), distances.tolist(), strict=True))
+def found(codes: np.ndarray, radius: int, count: int | None = None) -> Pairs:
+    """Return what rows with an equal key tell, of keys for `count` codes."""
+    near = set()
+    for bits in key_bits(codes.shape[1] * 64, radius=radius, count=len(codes) if count is None else count):
+        for pairs, distances in near_rows(codes, keys_of(codes, bits), radius):
+            near |= set(zip(*np.sort(pairs, axis=0).tolist(), distances.tolist(), strict=True))
+    return sorted(near)
 
 
 @st.composite
@@ -57,11 +61,7 @@ def test_pairs_are_exactly_those_of_brute_force(codes: np.ndarray, radius: int) 
 @given(adversarial_codes(), st.integers(0, 12), st.integers(1, 10**12))
 @settings(max_examples=50)
 def test_keys_for_any_number_of_codes_miss_no_pair(codes: np.ndarray, radius: int, count: int) -> None:
-    met = set()
-    for bits in key_bits(codes.shape[1] * 64, radius=radius, count=count):
-        for pairs, distances in near_rows(codes, keys_of(codes, bits), radius):
-            met |= set(zip(*np.sort(pairs, axis=0).tolist(), distances.tolist(), strict=True))
-    assert sorted(met) == brute_force(codes, radius)
+    assert found(codes, radius, count) == brute_force(codes, radius)
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1000])
