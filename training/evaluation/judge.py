@@ -20,7 +20,6 @@ from training.data.ragged import Floats, Int64
 from training.evaluation.baselines import class_word_vectors, mean_vectors
 from training.evaluation.decoys import ENOUGH, broken_pairs, words_of
 from training.evaluation.evaluate import (
-    DOCUMENT,
     LEFT_OUT,
     NOT_SAMPLED,
     POSITION,
@@ -244,7 +243,7 @@ def _group_scores(subject: Subject) -> Iterator[Score]:
 
 
 def _analysis(subject: Subject) -> Iterator[Score]:
-    """Yield spread of the scored documents, and its regressions, by the data set's own vectors where it has any."""
+    """Yield what the spread and content of the scored documents explain, by the data set's own vectors, if any."""
     scores = subject.evaluation.scores
     if len(scores) < FEWEST_ANALYSED:
         raise UsageError("fewer than three documents could be scored")
@@ -258,12 +257,9 @@ def _analysis(subject: Subject) -> Iterator[Score]:
     if named_vectors is not None:
         text_name, vectors = named_vectors
         texts = [vectors[position] for position in scores.documents]
-    spreads, regressions = analyse_documents(scores.table[:, 0], images, texts)
     note = f"images: {image_name}; sentences: {text_name}"
-    yield from (replace(score, measure=ANALYSIS, note=note) for score in regressions)
-    for document, values in zip(subject.evaluation.by_document(scores), spreads.tolist(), strict=True):
-        for metric, value in zip(("image_spread", "text_spread"), values, strict=True):
-            yield Score(metric, value, n=1, group=document, measure=DOCUMENT, unit="squared distance", note=note)
+    for score in analyse_documents(scores.table[:, 0], images, texts):
+        yield replace(score, measure=ANALYSIS, note=note)
 
 
 def _sentence_vectors(subject: Subject) -> tuple[str, list[Floats]] | None:

@@ -16,8 +16,8 @@ from training.metrics.scores import Score
 CONTENT_DIMENSIONS = 20
 
 
-def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Floats]) -> tuple[Float64, list[Score]]:
-    """Return D x 2 spreads of the images and texts of documents, and the regressions of their AUC that D allows.
+def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Floats]) -> list[Score]:
+    """Return the regressions of documents' AUC on the spread and content of their images and texts that D allows.
 
     Args:
         auc: D.
@@ -26,11 +26,6 @@ def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Flo
 
     Raises:
         UsageError: an AUC or a number of a vector is not finite.
-
-    >>> rows = [np.eye(2), np.ones((2, 2)), np.array([[1.0, 0.0], [-1.0, 0.0]])]
-    >>> spreads, _ = analyse_documents(np.array([50.0, 60.0, 70.0]), rows, rows)
-    >>> spreads.round(2).tolist()
-    [[0.5, 0.5], [0.0, 0.0], [1.0, 1.0]]
     """
     for values, what in ((auc, "AUC of documents"), *((rows, "vectors of a document") for rows in (*images, *texts))):
         require_finite(values, what)
@@ -41,7 +36,7 @@ def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Flo
         "spread": spreads,
         "spread + content": np.concatenate([spreads, content(images), content(texts)], axis=1),
     }
-    return spreads, [score for name, columns in predictors.items() for score in regress(name, columns, auc)]
+    return [score for name, columns in predictors.items() for score in regress(name, columns, auc)]
 
 
 def spread(vectors: Floats) -> float:

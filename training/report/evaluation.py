@@ -6,7 +6,6 @@ And what a newcomer wants to know after a training: is the model good, and what 
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, median
 from types import MappingProxyType
 from typing import Final
 
@@ -19,7 +18,6 @@ from schemas.overrides import flatten
 from training.config import Select, TrainConfig
 from training.evaluation.baselines import Baseline
 from training.evaluation.evaluate import (
-    DOCUMENT,
     RANDOM,
     EvaluationReport,
     candidates_of,
@@ -28,13 +26,13 @@ from training.evaluation.evaluate import (
     left_out_of,
     means_of,
 )
-from training.evaluation.judge import CALIBRATION, DECOYS
+from training.evaluation.judge import ANALYSIS, CALIBRATION, DECOYS
 from training.loop.validation import ENOUGH_TO_RANK
 from training.metrics.calibration import Calibration
 from training.metrics.links import ScoreKind
 from training.metrics.scores import Score
 from training.report.examples import ExampleGroups
-from training.report.figures import histogram, line_chart, reliability_chart, scatter
+from training.report.figures import line_chart, reliability_chart
 from training.report.pages import draw_groups, edge_legend, render
 from training.report.sections import (
     absent_baselines,
@@ -117,10 +115,8 @@ def report_page(
         metrics=kind.metrics,
         scores=score_table(rows, table.model, dataset=table.dataset),
         absent_baselines=absent_baselines(rows),
-        distribution=_distribution(rows),
         sections=sections(rows, dataset=table.dataset),
-        spread=_spread_charts(rows),
-        spread_note=next((row.note for row in rows if row.metric == "image_spread"), ""),
+        spread_note=next((row.note for row in rows if row.measure == ANALYSIS), ""),
         way=way,
         reliability=_reliability_chart(rows),
         calibration={row.metric: row for row in rows if row.measure == CALIBRATION and not row.group},
@@ -143,35 +139,6 @@ def training_panels(history: Sequence[Epoch], *, kept_epoch: int) -> Figures:
         if lines:
             panels.append((title, line_chart(f"{title} by epoch", lines, x_label="epoch", marked=kept_epoch)))
     return panels
-
-
-def _distribution(rows: Iterable[Score]) -> tuple[Markup, dict[str, str]] | None:
-    """Return the histogram of per-document AUC and its summary; None where there is no document."""
-    auc = [row.value for row in rows if (row.measure, row.metric) == (DOCUMENT, "auc") and row.value is not None]
-    if not auc:
-        return None
-    title = "Documents by AUC"
-    chart = histogram(title, auc, x_label="AUC of a document", reference=50.0, reference_name="chance")
-    return chart, {
-        "mean": f"{fmean(auc):.1f}",
-        "median": f"{median(auc):.1f}",
-        "below chance": f"{sum(value < 50 for value in auc) / len(auc):.1%}",
-        "perfect": f"{sum(value >= 100 for value in auc) / len(auc):.1%}",
-    }
-
-
-def _spread_charts(rows: Iterable[Score]) -> Figures:
-    """Return AUC against the spread of images, and against that of sentences."""
-    metrics = {"image_spread": "images", "text_spread": "sentences"}
-    of_documents = (row for row in rows if row.measure == DOCUMENT)
-    documents = [each for each in columns_of(of_documents, ["auc", *metrics]).values() if len(each) == 1 + len(metrics)]
-    charts = []
-    for metric, name in metrics.items() if documents else ():
-        x, y = ([each[column].value or 0.0 for each in documents] for column in (metric, "auc"))
-        title = f"AUC of a document against the spread of its {name}"
-        chart = scatter(title, x, y, x_label=f"spread of the {name}", level=50.0)
-        charts.append((f"AUC against the spread of the {name}", chart))
-    return charts
 
 
 def _reliability_chart(rows: Iterable[Score]) -> Markup | None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -19,7 +18,6 @@ import numpy as np
 from markupsafe import Markup
 
 from training.data.ragged import Float64
-from training.metrics.scores import Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 WIDTH, HEIGHT = 440, 240
-INTERVAL_WIDTH, INTERVAL_MARGIN = 120.0, 9.0
-BIN_WIDTH = 5
-MOST_POINTS = 1_500
 COLOURS = {
     "accent": "#1d5fa8",
     "second": "#8a6d3b",
@@ -72,39 +67,6 @@ _ATTRIBUTES = re.compile(
 )
 
 Points = Sequence[tuple[float, float | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """Round ticks around all values of a column of interval plots, which share it."""
-
-    ticks: tuple[float, ...]
-
-    @classmethod
-    def over(cls, values: Iterable[float]) -> Axis:
-        """Return an axis that holds every value; with no value, one from 0 to 1."""
-        ends = list(values) or [0.0, 1.0]
-        margin = 0.1 * abs(ends[0]) or 1.0
-        low, high = (min(ends), max(ends)) if min(ends) < max(ends) else (ends[0] - margin, ends[0] + margin)
-        from matplotlib.ticker import MaxNLocator
-
-        ticks = MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)
-        return cls(tuple(np.asarray(ticks).round(12).tolist()))
-
-    def x(self, value: float) -> float:
-        """Return where a value lies in a plot of `INTERVAL_WIDTH`."""
-        share = (value - self.ticks[0]) / (self.ticks[-1] - self.ticks[0])
-        return round(INTERVAL_MARGIN + share * (INTERVAL_WIDTH - 2 * INTERVAL_MARGIN), 2)
-
-    def label(self, value: float) -> str:
-        """Return a tick's label, with a true minus sign."""
-        return f"{value:.6g}".replace("-", "−")
-
-
-def axes_of(columns: Iterable[Sequence[Score]]) -> list[Axis]:
-    """Return the axis that the intervals of each column share."""
-    ends = ((end for score in column for end in (score.value, score.low, score.high)) for column in columns)
-    return [Axis.over(end for end in column if end is not None) for column in ends]
 
 
 def _styled(draw: Callable[P, Markup]) -> Callable[P, Markup]:
@@ -165,42 +127,6 @@ def line_chart(title: str, lines: Mapping[str, Points], *, x_label: str, marked:
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=len(lines), borderaxespad=0, handlelength=1.8)
     words = (f"{name}: {_ends(points, x_label)}" for name, points in lines.items() if _known(points))
     return _svg(axes, title, "; ".join(words))
-
-
-@_styled
-def histogram(title: str, values: Sequence[float], *, x_label: str, reference: float, reference_name: str) -> Markup:
-    """Return how many percentages fall in each bin of five points, with a rule at a reference value.
-
-    A value on the edge of two bins counts in the upper one; 100 counts in the last.
-    """
-    axes = _chart(x_label)
-    edges = np.arange(0, 101, BIN_WIDTH)
-    counts, _ = np.histogram(values, edges)
-    axes.bar(edges[:-1], counts, width=BIN_WIDTH - 0.5, align="edge", color=ACCENT)
-    axes.set_xlim(0, 100)
-    axes.locator_params(axis="y", integer=True, nbins=6)
-    _rule(axes, reference, reference_name, is_left=reference < 50)
-    fullest = int(counts.argmax()) * BIN_WIDTH
-    return _svg(axes, title, f"{len(values)} documents; most are from {fullest} to {fullest + BIN_WIDTH}")
-
-
-@_styled
-def scatter(title: str, x: Sequence[float], y: Sequence[float], *, x_label: str, level: float | None = None) -> Markup:
-    """Return a dot per document, with a dashed level across and the least squares line.
-
-    Of very many documents every k-th is drawn; the line is that of all.
-    """
-    axes = _chart(x_label)
-    every = -(-len(x) // MOST_POINTS) or 1
-    axes.plot(x[::every], y[::every], "o", color=ACCENT, alpha=0.55, markersize=6.4, markeredgewidth=0)
-    low, high = axes.get_ylim()
-    if len(set(x)) > 1:
-        slope, intercept = np.polyfit(x, y, 1)
-        ends = np.array([min(x), max(x)])
-        axes.plot(ends, np.clip(slope * ends + intercept, min(y), max(y)), color=SECOND)
-    if level is not None and low <= level <= high:
-        axes.axhline(level, **_DASHED)
-    return _svg(axes, title, f"{len(x)} documents")
 
 
 @_styled

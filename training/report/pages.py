@@ -14,7 +14,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from schemas.lake import Folder
-from training.metrics.scores import Score
 from training.report.examples import (
     Edge,
     EdgeKind,
@@ -26,7 +25,6 @@ from training.report.examples import (
     sure_text,
     thumbnail_uri,
 )
-from training.report.figures import axes_of
 from training.report.sections import cell_text, range_text, value_text
 
 FILE_NAME = "index.html"
@@ -65,10 +63,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    templates.globals["axes_of"] = axes_of
     templates.filters |= {"cell": cell_text, "value": value_text, "range": range_text}
     templates.filters |= {"clip": clip, "thumbnail": thumbnail_uri, "sure": sure_text}
-    templates.tests |= {"score": _has_value, "under": Edge.is_under}
+    templates.tests |= {"under": Edge.is_under}
     return templates
 
 
@@ -121,7 +118,3 @@ def own_documents_page(documents: Sequence[ExampleDocument], *, model: str, coun
         legend=edge_legend(graphs),
         has_probabilities=any(isinstance(edge.sureness, float) for graph in graphs for edge in graph.edges),
     )
-
-
-def _has_value(cell: object) -> bool:
-    return isinstance(cell, Score) and cell.value is not None

@@ -1,8 +1,7 @@
 """The rows of an evaluation as tables, for the command line and the report; published results below ours.
 
 A table is a choice of an evaluation's rows (`training.metrics.scores`): the metrics are its columns, the groups or the
-models its rows. There is one shape and one way to write a number: `Table.lines` prints it, `parts.html.j2` draws it,
-with its intervals where `is_plotted`.
+models its rows. There is one shape and one way to write a number: `Table.lines` prints it, `parts.html.j2` draws it.
 
 Published results were measured on the papers' own builds and splits of the data sets, with the papers' features, so
 they are context and no target; tests and training never read them. `published.csv` has one row for each row of a
@@ -104,13 +103,6 @@ class Table:
 
     heads: tuple[str, ...]
     rows: tuple[Row, ...]
-    is_plotted: bool = False
-
-    @property
-    def columns(self) -> list[list[Score]]:
-        """Return the numbers of each column."""
-        cells = ([row.cells[column] for row in self.rows] for column in range(len(self.heads) - 1))
-        return [[cell for cell in column if isinstance(cell, Score)] for column in cells]
 
     @property
     def footnotes(self) -> list[str]:
@@ -237,8 +229,8 @@ def score_table(rows: Sequence[Score], name: str, *, dataset: str = "") -> Table
 
 
 def models_table(rows: Iterable[Row], kind: ScoreKind = ScoreKind.LINKS, head: str = "Model") -> Table:
-    """Return a table of models with their intervals drawn."""
-    return Table((head, *kind.metrics.values()), tuple(rows), is_plotted=True)
+    """Return a table of models with a column for each metric."""
+    return Table((head, *kind.metrics.values()), tuple(rows))
 
 
 def published_rows(dataset: str, kind: ScoreKind = ScoreKind.LINKS, *, table: str = "links") -> list[Row]:

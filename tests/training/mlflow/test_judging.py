@@ -21,6 +21,7 @@ from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
 from training.linking.links import LinkedDocument, LinkOptions
 from training.metrics.links import score_documents
+from training.metrics.spread import regress
 from training.mlflow.champions import record_of
 from training.mlflow.loading import load
 from training.mlflow.policy import Guard, Measure, Minimum, Policy
@@ -93,12 +94,12 @@ def test_measures_equal_those_of_the_matrices(registry_lake: Lake, trained: Path
     )
     again = judge_model(model, registry_lake, "synthetic", config=config)
     assert any(row.group == "text to image, 3 samples of 20" for row in again.rows)
-    spreads = {row.group: row for row in again.rows if row.metric == "text_spread"}
-    for number, rows in enumerate(documents.sentences):
-        if documents.ids[number] in spreads:  # each sentence names a thing of its own: orthogonal unit vectors
-            count = rows.stop - rows.start
-            assert spreads[documents.ids[number]].value == pytest.approx(1 - 1 / count, abs=1e-6)
-    assert next(iter(spreads.values())).note == f"images: image-test; sentences: mean of {vectors}"
+    scores, counts = again.evaluation.scores, np.array([rows.stop - rows.start for rows in documents.sentences])
+    spreads = 1 - 1 / counts[scores.documents]  # each sentence names a thing of its own: orthogonal unit vectors
+    expected = regress("text spread", spreads[:, None], scores.table[:, 0])
+    found = [row for row in again.rows if (row.measure, row.group) == ("analysis", "text spread")]
+    assert [row.value for row in found] == pytest.approx([row.value for row in expected])
+    assert found[0].note == f"images: image-test; sentences: mean of {vectors}"
 
 
 def test_links_at_a_wanted_precision(

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from training.report.figures import Axis, histogram, line_chart, reliability_chart, scatter
+from training.report.figures import line_chart, reliability_chart
 
 TWO = {"a": [(1, 1.0), (2, 2.0)], "b": [(1, 3.0), (2, 4.0)]}
 
@@ -16,8 +16,6 @@ TWO = {"a": [(1, 1.0), (2, 2.0)], "b": [(1, 3.0), (2, 4.0)]}
 def charts():
     return [
         line_chart("loss", TWO, x_label="epoch", marked=2),
-        histogram("AUC", [1, 1, 1, 1, 52, 52], x_label="AUC", reference=50, reference_name="chance"),
-        scatter("spread", [0.1, 0.2, 0.4], [50.0, 60.0, 90.0], x_label="spread", level=50.0),
         reliability_chart("share", [10.0, 90.0], [20.0, 80.0], [5, 10]),
     ]
 
@@ -80,25 +78,3 @@ def test_the_marked_epoch_has_a_ring_on_each_line():
 def test_one_epoch_is_a_dot_and_a_ring():
     drawn = line_chart("loss", {"loss": [(1, 0.4)]}, x_label="epoch", marked=1)
     assert len(shapes(drawn, "use", "accent")) == len(shapes(drawn, "use", "card")) == 1
-
-
-def test_bars_are_as_high_as_their_counts():
-    bars = [points(bar) for bar in shapes(charts()[1], "path", "accent")]
-    heights = [max(y for _, y in bar) - min(y for _, y in bar) for bar in bars]
-    four, two = sorted((height for height in heights if height), reverse=True)
-    assert four == pytest.approx(2 * two)
-    assert "6 documents; most are from 0 to 5" in charts()[1]
-
-
-def test_a_hundred_is_in_the_last_bin():
-    drawn = histogram("AUC", [100.0, 99.0], x_label="AUC", reference=50, reference_name="chance")
-    assert "most are from 95 to 100" in drawn
-
-
-@pytest.mark.parametrize("values", [[0.0], [1.0, 1.0], [0.37], [-4.0, 7.0], [100.0], [48.6, 82.7], []])
-def test_an_axis_holds_its_values_at_round_ticks(values):
-    axis = Axis.over(values)
-    assert len(axis.ticks) >= 2 and all(axis.ticks[0] <= value <= axis.ticks[-1] for value in values)
-    low, high = axis.x(axis.ticks[0]), axis.x(axis.ticks[-1])
-    assert (low, high) == (9.0, 111.0) and axis.x((axis.ticks[0] + axis.ticks[-1]) / 2) == pytest.approx(60, abs=0.01)
-    assert all(len(axis.label(tick)) <= 5 for tick in axis.ticks) and "-" not in axis.label(-0.5)

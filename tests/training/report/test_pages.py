@@ -205,11 +205,7 @@ def test_what_was_measured_has_its_section():
         Score("auc", 70.0, 60.0, 80.0, 9, "language=de", "links"),
         Score("average_precision", 61.0, 55.0, 66.0, 100, "story", "relations"),
         *of_measure("calibration", calibration_scores(calibration, seen)),
-        *(
-            Score(name, 0.1 * place, n=1, group=f"d{place}", measure="document", note="images: x; sentences: y")
-            for place in range(3)
-            for name in ("image_spread", "text_spread")
-        ),
+        Score("r_squared", 12.0, n=9, group="spread", measure="analysis", note="images: x; sentences: y"),
         absent("object-detection", "the data set has no classes"),
     ]
     page = words(table=table(*rows), calibration=calibration)
