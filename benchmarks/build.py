@@ -20,7 +20,8 @@ Measured on 2026-11-24 and 25 on two cores. At a load of 8 to 12 processor time 
 parts' own as well; so these are pairs of the code of this day and of the day before, one after the other in one run.
 
 `growth --images 1`, 2026-11-27 at a load of 10 to 20: 11.8, 8.7 and 8.4 ms of the processor a document and 373, 508 and
-581 MB for 1,000, 10,000 and 30,000 documents. What takes the memory was not measured.
+581 MB for 1,000, 10,000 and 30,000 documents. With `--pixels 64`, a day later: 4.1 and 2.5 ms, 376 and 607 MB for 1,000
+and 50,000 (1.61 times: missed). What takes the memory was not measured.
 
 `rebuild --documents 400 --new 4 --plain`: then 4.6 s of the processor before, with 3.4 s allowed (1.35 times); then
 3.4 s, with 2.7 s allowed (1.26 times); now 3.0 s on a quiet machine, with 2.0 s allowed, for beginning costs less:
