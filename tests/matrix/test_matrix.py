@@ -32,7 +32,7 @@ FACTORS = {
     "time": ["first", "second", "after a promotion"],
     "workers": [1, 2],
 }
-DOCUMENTS = 90
+DOCUMENTS, GOLD_DOCUMENTS = 90, 240
 SETTINGS = {
     "closed-form": ["dimensions=16", "objective.passes=2"],
     "tiny": ["dimensions=16", "training.epochs=30", "training.learning_rate=0.01"],
@@ -129,7 +129,8 @@ def test_from_files_to_links(job: Job, tmp_path: Path) -> None:
         assert job.build(DOCUMENTS)["version"] == built["version"]
         again = job.train("--reuse")
         assert again["model_uri"] == trained["model_uri"]
-    gold = f"gold@{job.build(DOCUMENTS, name='gold', source='documents')['version']}"  # corpora know no true links
+    # Corpora know no true links. Of 90 documents the 16 to be judged on do not show that the GRU beats random.
+    gold = f"gold@{job.build(GOLD_DOCUMENTS, name='gold', source='documents')['version']}"
     champion = trained["model_uri"]
     if case.time == "after a promotion":
         (tmp_path / "policy.toml").write_text(POLICY, encoding="utf-8")
