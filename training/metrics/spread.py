@@ -26,6 +26,11 @@ def analyse_documents(auc: Floats, images: Sequence[Floats], texts: Sequence[Flo
 
     Raises:
         UsageError: an AUC or a number of a vector is not finite.
+
+    >>> vectors = [np.eye(2), np.ones((2, 2)), np.eye(2), np.ones((2, 2))]
+    >>> first = analyse_documents(np.array([60.0, 90.0, 62.0, 88.0]), vectors, vectors)[0]
+    >>> f"{first.group}: {first.metric} {first.value:.1f}"
+    'image spread: r_squared 99.5'
     """
     for values, what in ((auc, "AUC of documents"), *((rows, "vectors of a document") for rows in (*images, *texts))):
         require_finite(values, what)
