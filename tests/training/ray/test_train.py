@@ -280,6 +280,10 @@ def test_workers_that_die_while_they_start_end_a_training(lake: Lake, monkeypatc
 @pytest.mark.trial  # three nodes of Ray
 def test_what_hears_of_epochs_lies_on_the_head_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray puts actors that need no processor anywhere; a run would die with a node that only listened for it."""
+
+    def node_of(actor: object) -> str:  # pickled by value: workers cannot import what the tests import
+        return str(ray.get_runtime_context().get_node_id())
+
     monkeypatch.setenv("RAY_worker_niceness", "0")  # else these nodes' workers get what other tests leave: minutes
     machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     for _ in range(2):
@@ -290,11 +294,7 @@ def test_what_hears_of_epochs_lies_on_the_head_of_a_cluster(monkeypatch: pytest.
             assert len(ray.nodes()) == 3
             for _ in range(4):
                 with _delivered(lambda metrics: None, lambda line: None) as messages:
-                    where = ray.get(messages.actor.__ray_call__.remote(_node_of))
+                    where = ray.get(messages.actor.__ray_call__.remote(node_of))
                     assert where == head
     finally:
         machines.shutdown()
-
-
-def _node_of(actor: object) -> str:
-    return str(ray.get_runtime_context().get_node_id())
