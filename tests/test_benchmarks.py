@@ -42,6 +42,7 @@ SMALL = {
     "scale": "--documents 300 600",
     "search": "--archives 2",
     "training": "--batches 4",
+    "waiting": "--without-demo --runs 1",
 }
 
 
