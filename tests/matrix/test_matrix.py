@@ -32,11 +32,11 @@ FACTORS = {
     "time": ["first", "second", "after a promotion"],
     "workers": [1, 2],
 }
-DOCUMENTS, GOLD_DOCUMENTS = 90, 240
+DOCUMENTS = 90
 SETTINGS = {
     "closed-form": ["dimensions=16", "objective.passes=2"],
     "tiny": ["dimensions=16", "training.epochs=30", "training.learning_rate=0.01"],
-    "hessel-2019": ["dimensions=16", "text.word_dimensions=16", "training.epochs=60", "training.learning_rate=0.01"],
+    "hessel-2019": ["dimensions=16", "text.word_dimensions=16", "training.epochs=60", "training.learning_rate=0.005"],
 }
 A_BATCH_EACH = ["training.batches_per_step=2", "training.rate_scaling=square-root"]  # of two workers
 LEARNED = {"closed-form": 70, "tiny": 70, "hessel-2019": 60}  # AUC; the GRU starts without a word, from 45 documents
@@ -129,8 +129,7 @@ def test_from_files_to_links(job: Job, tmp_path: Path) -> None:
         assert job.build(DOCUMENTS)["version"] == built["version"]
         again = job.train("--reuse")
         assert again["model_uri"] == trained["model_uri"]
-    # Corpora know no true links. Of 90 documents the 16 to be judged on do not show that the GRU beats random.
-    gold = f"gold@{job.build(GOLD_DOCUMENTS, name='gold', source='documents')['version']}"
+    gold = f"gold@{job.build(DOCUMENTS, name='gold', source='documents')['version']}"  # corpora know no true links
     champion = trained["model_uri"]
     if case.time == "after a promotion":
         (tmp_path / "policy.toml").write_text(POLICY, encoding="utf-8")
