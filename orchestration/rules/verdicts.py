@@ -80,12 +80,18 @@ def within_failure_budget(version: VersionOnDisk, stages: Sequence[Stage]) -> Ve
     )
 
 
+# A subset, and what forgetting left, has other documents than the build that was counted.
+_UNCOUNTED = Verdict(passed=False, text="no build counted this version's documents: build the data set again")
+
+
 def duplicate_free(version: VersionOnDisk) -> Verdict:
     """Check whether no two documents show near-duplicate pictures, by the counts of the build.
 
     Of a data set whose policy keeps duplicates the check only counts them.
     """
-    numbers = version.manifest.notes["near_duplicates"]
+    numbers = version.manifest.notes.get("near_duplicates")
+    if numbers is None:
+        return _UNCOUNTED
     text = f"{numbers['pictures']} pictures had a near-duplicate, {numbers['left']} were kept"
     if version.manifest.config["dedupe"]["policy"] == _KEEP_ALL:
         return Verdict(passed=True, text=f"{text}; the policy keeps them", numbers=numbers)
@@ -94,7 +100,9 @@ def duplicate_free(version: VersionOnDisk) -> Verdict:
 
 def leak_free(version: VersionOnDisk) -> Verdict:
     """Check whether no two splits share what they may not share; single sentences are only reported."""
-    counts = version.manifest.notes.get("leaks", [])
+    counts = version.manifest.notes.get("leaks")
+    if counts is None:
+        return _UNCOUNTED
     keys = {kind: sum(row["keys"] for row in counts if row["kind"] == kind) for kind in map(str, LeakKind)}
     refused = sum(keys[kind] for kind in version.bounds.refused_leaks)
     listed = ", ".join(f"{kind} {count}" for kind, count in keys.items() if count) or "nothing"

@@ -11,6 +11,7 @@ from versions import write_version
 
 from orchestration.config import CheckSettings
 from orchestration.rules.verdicts import (
+    Verdict,
     VersionOnDisk,
     better_than_nostruct,
     counts_in_bounds,
@@ -24,7 +25,7 @@ from schemas.errors import IntegrityError
 from schemas.failures import Stage
 from schemas.features import FeatureColumn, Storage
 from schemas.lake import Folder
-from schemas.manifest import verify
+from schemas.manifest import COPIES, verify
 
 Make = Callable[..., VersionOnDisk]
 
@@ -85,6 +86,15 @@ def test_near_duplicates_are_left_only_where_the_policy_keeps_them(
 ) -> None:
     verdict = duplicate_free(version(duplicates_left=left, policy=policy))
     assert verdict.passed is passes and verdict.numbers == {"pictures": 7, "left": left}
+
+
+@pytest.mark.parametrize("check", [duplicate_free, leak_free])
+def test_what_no_build_counted_is_not_passed(version: Make, check: Callable[[VersionOnDisk], Verdict]) -> None:
+    """So it is with a subset, and with what forgetting left."""
+    subject = version()
+    assert check(subject).passed
+    verdict = check(replace(subject, manifest=replace(subject.manifest, notes={COPIES: "0123"})))
+    assert not verdict.passed and "no build counted" in verdict.text
 
 
 @pytest.mark.parametrize(
