@@ -46,7 +46,7 @@ from training.metrics.curves import fit_sigmoid
 from training.metrics.intervals import Interval, difference_interval, mean_interval
 from training.metrics.links import roc_auc, score_documents
 from training.model import LinkModel
-from training.settings import PACKAGED
+from training.parts import PACKAGED
 from training.towers.inputs import image_input, text_input
 
 Data = LakeData | ComposedScenes | OrderedScenes | PairsData

@@ -51,10 +51,11 @@ TREE = {
 # File of `commands/` -> its commands, beside a file for each group and for each other command.
 FILES = {
     "workspaces": ("demo", "open", "up"),
-    "studies": ("compare", "sweep", "transfer"),
+    "evaluate": ("compare", "evaluate", "sweep", "transfer"),
+    "datasets": ("build",),
     "links": ("label", "link", "measure", "relink", "serve"),
     "archives": ("evaluate_search", "index", "pages", "search"),
-    "registry": ("approve", "copy", "key", "promotions", "relocate", "rollback", "verify"),
+    "registry": ("approve", "copy", "key", "promote", "promotions", "relocate", "rollback", "verify"),
 }
 _OF_MLFLOW = ("mlflow.", "sqlalchemy.", "alembic.")  # whose errors a command does not explain itself
 _MLFLOW_HINT = (

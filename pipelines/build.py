@@ -27,9 +27,8 @@ from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
 from pipelines.images.transforms import LeaveOutPlaceholders, ObtainImages
 from pipelines.recipe import BuildConfig
-from pipelines.shards.manifest import build_identity, compose_manifest, version_of_build
 from pipelines.shards.transforms import DigestInputs, WriteShards, WriteTables
-from pipelines.shards.writing import ShardWriter
+from pipelines.shards.writing import ShardWriter, build_identity, compose_manifest, version_of_build
 from pipelines.sources.source import Context
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.transforms import ReadSource

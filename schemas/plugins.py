@@ -55,10 +55,9 @@ TEXT_TOWERS = Group(
     "multilink.text_towers",
     "training.towers",
     {
-        "bilstm_attention": "bilstm-attention",
         "multi_source": "multi-source subword-attention",
-        "recurrence": "gru subword-gru",
-        "transformer": "transformer",
+        "recurrence": "bilstm-attention gru subword-gru",
+        "region_concept": "transformer",
         "vectors": "sentence",
     },
 )

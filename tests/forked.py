@@ -31,7 +31,7 @@ SETTINGS = ("MLFLOW_", "MULTILINK_")  # how names of variables begin that change
 IMPORTED = (
     *("unsynced", "orchestration.__main__", "pipelines.run", "pipelines.exports.formats"),
     *("training.workflows.evaluate", "training.workflows.link"),
-    *("pyarrow.dataset", "scipy.optimize", "torchvision", "training.loop.run"),
+    *("pyarrow.dataset", "scipy.optimize", "torchvision", "training.loop.trainer"),
     # What PyTorch and MLflow import at the first optimiser, store and model, each command for itself: two seconds.
     *("torch._dynamo", "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.pyfunc.scoring_server"),
     *("mlflow.store.model_registry.sqlalchemy_workspace_store", "alembic.command", "git", "IPython"),

@@ -2,8 +2,7 @@
 
 from torch import Tensor
 
-from training.similarity.assignment import match
-from training.similarity.similarity import edge_counts
+from training.similarity.similarity import edge_counts, match
 
 KINDS = ("dc", "tk", "ap")
 

@@ -8,10 +8,9 @@ import pyarrow.parquet as pq
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.data.documents import DocumentSet
+from training.data.documents import ALL_SENTENCES, DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.split import TrainingSplit
-from training.data.views import ALL_SENTENCES
 
 SEVERAL = ("shards.documents=1", "dedupe.policy=keep-all", "max_failure_share=1")
 Shown = list[tuple[str, list[tuple[str, bytes | None]]]]  # document, and of each image place hash and picture

@@ -17,8 +17,7 @@ from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from schemas.errors import UsageError
 from schemas.plugins import IMAGE_TOWERS, OBJECTIVES, SUM, TEXT_TOWERS, Group, canonical_names, find_part
 from training.objectives.term import Term
-from training.parts import Needs, PartSettings, parts_in
-from training.settings import DataConfig, LinkSettings, Reading
+from training.parts import DataConfig, LinkSettings, Needs, PartSettings, Reading, parts_in
 from training.towers.settings import ImageTowerSettings, TextTowerSettings
 
 TAKEN_WORDS = "training.start_from"

@@ -26,7 +26,7 @@ from training.closed_form.plans import BINS, SHARPNESS, Order, bins_of, plan_of,
 from training.data.documents import DocumentSet
 from training.data.loading import NamedColumns
 from training.data.ragged import Float32, Floats, Int64, unit_rows
-from training.settings import LinkSettings, LinkStep
+from training.parts import LinkSettings, LinkStep
 
 SHARE = 0.5  # of the soft plan
 COSINE, PLAN = "cosine", "the document's other pairs"  # names of terms of a similarity

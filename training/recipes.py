@@ -19,7 +19,7 @@ from training.config import (
     objective,
     text_tower,
 )
-from training.settings import PACKAGED, TRAINED, DataConfig, LinkSettings, LinkStep
+from training.parts import PACKAGED, TRAINED, DataConfig, LinkSettings, LinkStep
 
 DEFAULT_RECIPE = "hessel-2019"
 PACKAGED_DIMENSIONS = 50

@@ -16,9 +16,8 @@ import numpy as np
 
 from schemas.documents import UNDETERMINED, Role
 from schemas.errors import UsageError
-from training.data.documents import GivenDocument
+from training.data.documents import GivenDocument, TextView
 from training.data.ragged import Float32
-from training.data.views import TextView
 from training.model import LinkModel
 from training.text.vocabulary import token_spans
 from training.towers.inputs import image_input, text_input

@@ -1,12 +1,16 @@
+"""Models judged: one evaluated, several beside each other (comparisons, sweeps, transfers)."""
+
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from orchestration.commands import options
-from orchestration.steps import evaluate
+from orchestration.steps import compare, evaluate
 from schemas.documents import Split
 from schemas.errors import UsageError
+from schemas.overrides import override
+from training.recipes import DEFAULT_RECIPE, known_recipe
 
 Scores = Annotated[
     Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Score matrices: JSON Lines.")
@@ -79,3 +83,100 @@ def evaluate_command(
     if calibration is not None:
         summary.write_calibration(calibration)
     yield summary.lines(), summary
+
+
+def compare_command(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN_OR_MODEL...", help="Models, or baselines by name; each is compared with the first."
+        ),
+    ],
+    lake: options.LakePath,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; the first model's by default.")] = None,
+    split: options.Split = Split.TEST,
+    workers: options.ShardWorkers = 1,
+    tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Compare models on the same documents: means, paired differences to the first, and agreement."""
+    if len(models) < 2:
+        raise UsageError(f"compare: expected at least two models, found {len(models)}")
+    if dataset is not None:
+        dataset = options.known_dataset(lake, dataset)
+    found = compare(
+        say,
+        models=tuple(models),
+        dataset=dataset,
+        lake=lake,
+        split=split,
+        workers=workers,
+        tracking_uri=tracking,
+    )
+    from training.workflows.studies import comparison_lines
+
+    yield comparison_lines(found), found
+
+
+def sweep_command(
+    lake: options.LakePath,
+    dataset: options.Dataset,
+    recipe: options.Recipe = None,
+    settings: options.Settings = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,VALUE,...",
+            help="Try each of these values; may be repeated, for every combination. By default 10, 20 and 30 "
+            "negative documents, of which the hardest or the mean counts (Hessel 2019, tables S1-S4).",
+        ),
+    ] = None,
+    workers: options.TrainWorkers = 1,
+    split: options.Split = Split.VAL,
+    tracking: options.NewTracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Train every combination of some settings as `train` does, and compare the models.
+
+    A repeated call continues: models with the same settings are not trained again.
+    """
+    make = known_recipe(recipe or DEFAULT_RECIPE)
+    dataset = options.known_dataset(lake, dataset)
+    override(make(), settings or [])
+    from training.workflows.studies import PAPER, run_sweep, sweep_lines
+
+    found = run_sweep(
+        lake=lake,
+        dataset=dataset,
+        recipe=recipe,
+        overrides=settings or [],
+        vary=vary or PAPER,
+        workers=workers,
+        split=split,
+        tracking=tracking,
+        say=say,
+    )
+    yield [*sweep_lines(found), f"run {found.run}"], found
+
+
+def transfer_command(
+    lake: options.LakePath,
+    models: Annotated[str, typer.Option(help="Addresses of models, as for evaluate, separated by commas.")],
+    datasets: Annotated[str, typer.Option(help="NAME or NAME@VERSION of data sets, separated by commas.")],
+    split: options.Split = Split.TEST,
+    workers: options.ShardWorkers = 1,
+    tracking: options.Tracking = None,
+    *,
+    say: options.Progress,
+) -> options.Summaries:
+    """Evaluate models on other data sets: AUC of every model on every data set."""
+    addresses = options.items(models, "--models")
+    references = [options.known_dataset(lake, dataset) for dataset in options.items(datasets, "--datasets")]
+    from training.workflows.studies import run_transfer, transfer_lines
+    from training.workflows.workers import by_workers
+
+    with by_workers(workers):
+        cells = run_transfer(models=addresses, datasets=references, lake=lake, split=split, tracking=tracking, say=say)
+    yield transfer_lines(cells), {"split": split, "cells": cells}

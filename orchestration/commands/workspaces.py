@@ -28,8 +28,7 @@ def demo_command(
 
     Takes about a minute on two cores; a repeated run reuses existing data and models. Needs a clone of the repository.
     """
-    from orchestration.demo.demo import main_job
-    from orchestration.demo.news import newsroom
+    from orchestration.demo.demo import main_job, newsroom
 
     yield from (newsroom if is_news else main_job)(workspace.absolute(), workers=workers, say=say)
 

@@ -27,7 +27,7 @@ _IMPORTED = [
     __name__,  # first, for what it says below
     *("training.mlflow.tracked_training", "training.workflows.evaluate"),
     *("training.workflows.link", "newsroom.archive.build", "orchestration.inference.documents"),
-    *("orchestration.cli", "training.loop.run"),
+    *("orchestration.cli", "training.loop.trainer"),
     # What PyTorch and MLflow import at the first optimiser, store and model, each step for itself: two seconds.
     *("torch._dynamo", "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.pyfunc.scoring_server"),
     *("mlflow.store.model_registry.sqlalchemy_workspace_store", "alembic.command", "git", "IPython"),

@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 from pipelines.card.card import write_cards
 from pipelines.exports.reading import shards_of
 from pipelines.settings import ShardsConfig
-from pipelines.shards.manifest import DocumentSize, size_of, summarise
-from pipelines.shards.writing import ROWS_PER_GROUP, part_name, write_part
+from pipelines.shards.writing import ROWS_PER_GROUP, DocumentSize, part_name, size_of, summarise, write_part
 from pipelines.sources.draws import hashed
 from pipelines.turns import turn_of_build
 from schemas.console import Say

@@ -23,9 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.exports.subset import EmptySubsetError, RowsKept, with_values, write_subset
-from pipelines.forgetting.captures import Marks, Removal, remove_captures
+from pipelines.forgetting.captures import Marks, Removal, remove_captures, take_out
 from pipelines.forgetting.holdings import Holding, NamedContent, find_holdings
-from pipelines.forgetting.ledger import take_out
 from pipelines.packs import packs_with, remove_rows
 from pipelines.raw import FILES, recover, request_key
 from pipelines.shards.writing import write_rows

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.forgetting.ledger import find_named, versions_without_ledger
+from pipelines.forgetting.captures import find_named, versions_without_ledger
 from pipelines.ledger import texts_key
 from pipelines.sources.takedowns import Takedowns
 from schemas.lake import MANIFEST, Folder, Lake

@@ -17,8 +17,15 @@ import apache_beam as beam
 
 from pipelines.features.extraction import FeaturedDocument
 from pipelines.settings import ShardsConfig
-from pipelines.shards.manifest import TABLES, add_digests, content_digest
-from pipelines.shards.writing import ShardWriter, WrittenShard, part_name, write_rows
+from pipelines.shards.writing import (
+    TABLES,
+    ShardWriter,
+    WrittenShard,
+    add_digests,
+    content_digest,
+    part_name,
+    write_rows,
+)
 from pipelines.splits.assign import shard_count, shard_of
 from pipelines.transforms import Fact, StageOutput, Tally
 from schemas.documents import Split

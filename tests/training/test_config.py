@@ -13,7 +13,7 @@ from training.objectives.ranking import CrossDocument, Negatives
 from training.recipes import RECIPES, recipe
 from training.similarity.similarity import Tk
 from training.towers.recurrence import GruSettings
-from training.towers.transformer import TransformerSettings
+from training.towers.region_concept import TransformerSettings
 from training.towers.vectors import SentenceSettings
 
 

@@ -29,12 +29,12 @@ from training.loop.link_steps import NAMES_WEIGHTS, settle_steps
 from training.mlflow.registering import model_card
 from training.mlflow.serving import make_app
 from training.model import LinkModel
+from training.parts import LinkSettings, LinkStep
 from training.promotions.loaded import LoadedModel
 from training.promotions.record import ModelVersion
 from training.recipes import recipe
-from training.settings import LinkSettings, LinkStep
 from training.shards import embed_split
-from training.similarity.assignment import predicted_pairs
+from training.similarity.similarity import predicted_pairs
 from training.workflows.link import run_link_version
 
 CONFIG = override(

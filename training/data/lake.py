@@ -33,15 +33,17 @@ from schemas.parts import Shard, read_part, split_parts
 from schemas.plugins import SUM
 from schemas.tables import FEATURE_PREFIX
 from training.data.documents import (
+    ALL_SENTENCES,
     UNKNOWN_PLACE,
     ClassBank,
     DocumentSet,
     RegionBank,
+    TextView,
     Vectors,
+    viewed,
 )
-from training.data.index import HASHES, ROLES
 from training.data.ragged import Floats, Int64, Ragged
-from training.data.views import ALL_SENTENCES, TextView, viewed
+from training.data.split import HASHES, ROLES
 
 AUTO, ALL = "auto", "all"
 UNKNOWN_ROW = -1

@@ -18,11 +18,10 @@ from schemas.features import NAMES, NAMES_ENCODER, FeatureKind, several
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.parts import Shard
-from training.data.documents import DocumentSet
+from training.data.documents import DocumentSet, TextView
 from training.data.lake import Columns, Unreadable, read_split
 from training.data.split import TrainingSplit
-from training.data.views import TextView
-from training.settings import Reading
+from training.parts import Reading
 
 DOCUMENTS_AT_ONCE = 1 << 20
 

@@ -24,11 +24,10 @@ from schemas.errors import UsageError
 from schemas.features import FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
-from training.data.documents import ClassBank, DocumentSet
+from training.data.documents import ALL_SENTENCES, ClassBank, DocumentSet, TextView
 from training.data.lake import Columns, read_split
 from training.data.loading import joint_size
 from training.data.ragged import Float32, unit_rows
-from training.data.views import ALL_SENTENCES, TextView
 from training.evaluation.evaluate import (
     AUTO,
     POSITION,
@@ -44,8 +43,7 @@ from training.evaluation.position import evaluate_nearest
 from training.metrics.links import mean_auc
 from training.metrics.scores import Score
 from training.model import EmbeddedDocument, LinkModel, embedded
-from training.text.vocabulary import tokenize
-from training.text.word_vectors import read_vectors
+from training.text.vocabulary import read_vectors, tokenize
 
 MAX_CLASSES = 20
 WordVectors = Mapping[str, Float32]

@@ -30,7 +30,7 @@ from training.link_steps import LinkSteps
 from training.metrics.intervals import Interval, mean_interval
 from training.model import EmbeddedDocument, LinkModel
 from training.shards import filled_splits
-from training.similarity.assignment import predicted_pairs
+from training.similarity.similarity import predicted_pairs
 
 ENOUGH = 500  # documents of a split
 FEWEST = 100  # pairs that something is said by

@@ -12,8 +12,7 @@ from schemas.documents import Split
 from schemas.lake import Folder
 from schemas.manifest import Manifest
 from schemas.parts import read_part, split_parts
-from training.data.documents import DocumentSet
-from training.data.views import TextView
+from training.data.documents import DocumentSet, TextView
 from training.evaluation.evaluate import MatrixEvaluation
 from training.metrics.links import LANGUAGE, LENGTH, RELATION, SOURCE, Group, document_groups, length_names, role_groups
 from training.model import LinkModel

@@ -32,7 +32,7 @@ from training.linking.links import Linker
 from training.loop.link_steps import NAMES_WEIGHTS, few_enough, learn_order, shares_behind
 from training.loop.validation import ENOUGH_TO_RANK, RETRIEVAL_POOL
 from training.model import LinkModel
-from training.settings import LinkSettings
+from training.parts import LinkSettings
 from training.shards import filled_splits
 
 WEIGHTS = (*NAMES_WEIGHTS, 3.2, 6.4, 12.8)

@@ -33,7 +33,7 @@ from training.link_steps import LinkSteps
 from training.metrics.calibration import Calibration, word_of
 from training.metrics.relations import RelationPredictor
 from training.model import EmbeddedDocument, LinkModel
-from training.similarity.assignment import predicted_pairs
+from training.similarity.similarity import predicted_pairs
 
 DOCUMENTS_AT_ONCE = 64
 ROWS_AT_ONCE = 65_536

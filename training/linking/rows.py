@@ -15,9 +15,8 @@ from schemas.documents import Role
 from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.links import PredictedLink
-from training.data.documents import GivenDocument, RegionBank
+from training.data.documents import GivenDocument, RegionBank, TextView
 from training.data.ragged import Float32, Ragged
-from training.data.views import TextView
 from training.linking.links import Linker
 from training.model import LinkModel
 

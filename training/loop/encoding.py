@@ -14,10 +14,9 @@ from training.config import Precision
 from training.data.documents import DocumentSet
 from training.data.ragged import Bool, Choice, Documents, Float32, Int64, choose_all, sample_rows, to_device
 from training.data.split import TrainingSplit
-from training.model import LinkModel
+from training.model import LinkModel, label_matrix
 from training.objectives.batch import DrawKey, EncodedBatch, Relations
 from training.objectives.term import Term
-from training.relations import label_matrix
 from training.towers.inputs import Rows, image_input, text_input
 
 

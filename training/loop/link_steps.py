@@ -17,7 +17,7 @@ from training.data.split import TrainingSplit
 from training.link_steps import LinkSteps
 from training.loop.validation import RETRIEVAL_POOL, can_rank, own_set_ranks, rank_similarity, sharing
 from training.model import LinkModel
-from training.settings import LinkStep
+from training.parts import LinkStep
 
 NAMES_WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
 UNJUDGED = 0.2  # weight of class names where no rank can judge it

@@ -24,8 +24,7 @@ from training.data.loading import TrainingData
 from training.data.ragged import seeded
 from training.data.split import Sample, sample
 from training.loop.context import Context, FindModel
-from training.model import LinkModel, ModelCard
-from training.relations import count_labels, known_rates
+from training.model import LinkModel, ModelCard, count_labels, known_rates
 from training.text.vocabulary import Vocabulary, count_words, tokenize
 from training.towers.inputs import gather_json
 from training.towers.words import RANDOM_WORDS

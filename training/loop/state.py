@@ -7,7 +7,7 @@
 
 There is no random state to save: every draw of the core comes from a stream keyed by seed and position
 (`training.data.ragged`), so seed, epoch and step *are* the random state. A checkpoint is written in a folder of the
-process, in place of that of the epoch before; `run.py` keeps it in the lake, whole.
+process, in place of that of the epoch before; `trainer.py` keeps it in the lake, whole.
 
 The learning rate of a step is a pure function of the settings, the step, the epoch and the plateaus so far:
 

@@ -26,7 +26,7 @@ from training.metrics.curves import ENOUGH_FOR_ISOTONIC, PrecisionPoint, fit_iso
 from training.metrics.intervals import mean_interval
 from training.metrics.links import link_mask
 from training.metrics.scores import Score
-from training.similarity.assignment import predicted_pairs
+from training.similarity.similarity import predicted_pairs
 
 FILE_NAME = "calibration.json"
 RELIABILITY_BINS = 10

@@ -5,7 +5,7 @@ the MLflow run, launch, log, register. Ray is imported late: its import takes se
 
 Only the driver knows the registry. It pins an alias in `training.start_from` to the version it stands for before the
 run begins, so that the run's configuration names the weights it started from, and leaves copies in the run's folder in
-the lake, where every worker finds them (`training.loop.run.fetch_start`). A run's folder is written under a
+the lake, where every worker finds them (`training.loop.trainer.fetch_start`). A run's folder is written under a
 lease, so that two processes never train one run. Schedules and sweeps train with `reuse`: a run that was stopped is
 continued, one that another process trains is waited for, and a finished one is not trained twice.
 """
@@ -29,9 +29,8 @@ from schemas.overrides import override
 from schemas.versions import fingerprint
 from training.config import TrainConfig
 from training.data.loading import identify
-from training.loop.run import has_start, is_address, runs_folder, store_start
 from training.loop.setup import SOURCE_SIGN, split_start
-from training.loop.trainer import TrainResult
+from training.loop.trainer import TrainResult, has_start, is_address, runs_folder, store_start
 from training.mlflow.loading import download
 from training.mlflow.registering import complete, register
 from training.mlflow.registry import (
@@ -269,7 +268,7 @@ def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str,
 
     address = os.environ.get("RAY_ADDRESS") or None
     if workers == 1 and address is None:
-        from training.loop.run import train_alone as launch
+        from training.loop.trainer import train_alone as launch
     else:
         from training.ray import train as by_ray
 

@@ -3,7 +3,7 @@
 supervised   links of `labelled_share` of the documents: what objectives without links could reach at most (Li 2022,
              figure 5). `EncodedBatch.links` is None unless this term is named.
 coherence    relations of a pair, predicted from its two vectors (Alikhani 2022, eq. 2-3). The head that predicts them
-             is part of the model (`training.relations`); here is its loss alone, the second summand of eq. 3.
+             is part of the model (`training.model`); here is its loss alone, the second summand of eq. 3.
 """
 
 from collections.abc import Mapping

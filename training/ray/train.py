@@ -32,9 +32,10 @@ from schemas.errors import BuildError, ConfigError, MultilinkError
 from schemas.lake import Lake
 from training.config import Device, TrainConfig
 from training.loop.context import Context, TorchDistributed
-from training.loop.run import (
+from training.loop.trainer import (
     OnProgress,
     OnReport,
+    TrainResult,
     checkpoints,
     fetch_checkpoint,
     fetch_model,
@@ -43,7 +44,6 @@ from training.loop.run import (
     runs_folder,
     train_run,
 )
-from training.loop.trainer import TrainResult
 
 logger = logging.getLogger(__name__)
 WORKER_CRASHES_SURVIVED = 2  # of a training since its last checkpoint, of a task

@@ -30,7 +30,7 @@ from schemas.manifest import FileEntry, Manifest
 from schemas.parts import rows_where, split_parts
 from training.data.ragged import Floats, Int64
 from training.evaluation.evaluate import MatrixEvaluation
-from training.similarity.assignment import predicted_pairs
+from training.similarity.similarity import predicted_pairs
 
 THUMBNAIL_PX = 128
 THUMBNAIL_QUALITY = 80

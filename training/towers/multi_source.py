@@ -23,12 +23,11 @@ from schemas.documents import Role
 from schemas.errors import UsageError
 from schemas.plugins import FUSERS, Group
 from training.data.ragged import Bool, Int64, Ragged
-from training.parts import Needs, PartSettings
-from training.settings import require_roles
+from training.parts import Needs, PartSettings, require_roles
 from training.text.vocabulary import Vocabulary
 from training.towers.inputs import Sizes, TextInput, Tower, unit
 from training.towers.packing import Packing, SelfAttention, largest_of, pool
-from training.towers.subwords import SubwordRows, SubwordsSettings, SubwordTower
+from training.towers.words import SubwordRows, SubwordsSettings, SubwordTower
 
 
 class Fuser(nn.Module):

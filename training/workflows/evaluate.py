@@ -23,13 +23,13 @@ from training.evaluation.evaluate import (
     Evaluation,
     EvaluationReport,
     documents_of,
+    evaluate_scores,
     interval_json,
     kind_of,
     left_out_of,
     means_of,
 )
 from training.evaluation.judge import CALIBRATION, Judged, judge_model
-from training.evaluation.score_files import evaluate_scores
 from training.metrics.scores import Score
 from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import count_look

@@ -54,7 +54,7 @@ from training.linking.links import Linker, LinkOptions
 from training.linking.versions import link_version, prepare_linking
 from training.metrics.calibration import Calibration
 from training.model import LinkModel
-from training.similarity.assignment import predicted_pairs
+from training.similarity.similarity import predicted_pairs
 
 MODELS = ("first-1", "second-2")
 CONFIG = override(lakes.TINY, ["image.standardise=false", "training.epochs=8"])

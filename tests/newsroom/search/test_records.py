@@ -7,8 +7,7 @@ from pathlib import Path
 import archives
 import pytest
 
-from newsroom.archive.filters import Filters, parse_filters
-from newsroom.archive.records import Picture, Records
+from newsroom.archive.records import Filters, Picture, Records, parse_filters
 from schemas.errors import NotFoundError, UsageError
 from schemas.metadata import Metadata
 

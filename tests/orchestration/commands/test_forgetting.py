@@ -16,10 +16,10 @@ from schemas.documents import Split
 from schemas.errors import MultilinkError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from training.data.documents import ALL_SENTENCES
 from training.data.lake import Columns
 from training.data.mapped import CACHE
 from training.data.split import TrainingSplit
-from training.data.views import ALL_SENTENCES
 from training.mlflow.champions import record_of, taint
 from training.mlflow.runs import connect
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.forgetting.captures import Marks, Removal, remove_captures
+from pipelines.forgetting.captures import Marks, Removal, find_named, remove_captures, take_out, versions_without_ledger
 from pipelines.forgetting.holdings import find_holdings
-from pipelines.forgetting.ledger import find_named, take_out, versions_without_ledger
 from pipelines.ledger import VERSIONS, LedgerRow, Read, append
 from pipelines.raw import RawStore, request_key
 from pipelines.sources.takedowns import Takedowns, parse_takedowns

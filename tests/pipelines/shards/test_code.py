@@ -147,7 +147,7 @@ def test_what_a_build_imports_is_reached_or_makes_no_byte(ten_documents: Path, t
     reached = code_reached("pipelines.build", source, *extractors)
     missed = {name for name in MODULES.keys() & {*imported} if name not in reached}
     assert {n for n in missed if not any(f"{n}.".startswith(f"{each}.") for each in BESIDE)} == set()
-    assert "pipelines.shards.manifest" in reached and not any(name.startswith("pipelines.card") for name in reached)
+    assert "pipelines.shards.writing" in reached and not any(name.startswith("pipelines.card") for name in reached)
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, "training", "orchestration"])

@@ -23,15 +23,16 @@ from hypothesis import strategies as st
 
 from pipelines.config import RECIPES, recipe
 from pipelines.recipe import BuildConfig
-from pipelines.shards.manifest import (
+from pipelines.shards.writing import (
     DocumentSize,
     add_digests,
     build_identity,
     content_digest,
     summarise,
     version_of_build,
+    write_part,
+    write_rows,
 )
-from pipelines.shards.writing import write_part, write_rows
 from schemas.configs import Outside, naming
 from schemas.documents import Document, ImageRef, Link, Provenance, Role, Sentence, Split
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
@@ -158,7 +159,7 @@ def test_a_version_follows_from_settings_content_extractors_code_and_libraries(
     }
     for name, function in (("code", "reached_digest"), ("libraries", "picture_libraries")):
         with monkeypatch.context() as patch:
-            patch.setattr(f"pipelines.shards.manifest.{function}", lambda *_: {"pyarrow": "0"} if _ == () else "0")
+            patch.setattr(f"pipelines.shards.writing.{function}", lambda *_: {"pyarrow": "0"} if _ == () else "0")
             found[name] = version_of_build(identity(), 7)
     assert len(set(found.values())) == len(found)
     assert (

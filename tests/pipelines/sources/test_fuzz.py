@@ -31,7 +31,7 @@ from pipelines.documents.rules import check_candidate
 from pipelines.embedded import read_picture
 from pipelines.files import BrokenInputError, read_tree
 from pipelines.named_files import FileRejected
-from pipelines.shards.manifest import content_digest
+from pipelines.shards.writing import content_digest
 from pipelines.sources.corpora.compose import INTERLEAVED_SCHEMA
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.datasets.corpora import CorpusSource, Format

@@ -20,7 +20,7 @@ from pipelines.documents.rules import SettledDocument
 from pipelines.documents_for_linking import documents_of
 from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
-from pipelines.shards.manifest import content_digest
+from pipelines.shards.writing import content_digest
 from pipelines.sources.corpora.compose import INTERLEAVED_SCHEMA
 from pipelines.sources.datasets.corpora import CorpusSource
 from pipelines.sources.datasets.documents import DocumentsSource

@@ -23,8 +23,8 @@ from training.evaluation.models import evaluate_model
 from training.metrics.retrieval import Direction, linked_pool, retrieval_scores
 from training.metrics.scores import Score
 from training.model import LinkModel
+from training.parts import DataConfig
 from training.report.sections import sections
-from training.settings import DataConfig
 from training.shards import embed_split
 from training.towers.multi_source import MultiSourceSettings, SubwordAttentionSettings
 from training.towers.recurrence import GruSettings

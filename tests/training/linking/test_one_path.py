@@ -23,8 +23,8 @@ from training.linking.links import LinkedDocument, Linker
 from training.metrics.relations import RelationPredictor
 from training.mlflow.serving import make_app
 from training.model import LinkModel
+from training.parts import DataConfig
 from training.recipes import RECIPES
-from training.settings import DataConfig
 from training.towers.vectors import SentenceSettings
 
 ROLES = ("headline", "lead", "caption", "body")

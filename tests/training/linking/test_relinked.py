@@ -21,7 +21,7 @@ from training.linking.links import Linker, by_similarity, write_links
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.model import LinkModel
 from training.shards import RunShards, run_here, shards_run_by
-from training.similarity.assignment import predicted_pairs
+from training.similarity.similarity import predicted_pairs
 from training.workflows.link import compare_links
 
 KILLED = """

@@ -25,7 +25,7 @@ from training.linking.versions import LinkedVersion, link_version, prepare_linki
 from training.metrics.calibration import Calibration, PrecisionPoint
 from training.model import LinkModel
 from training.shards import RunShards, run_here, shards_run_by
-from training.similarity.assignment import Matching, match
+from training.similarity.similarity import Matching, match
 
 COUNTS = {Split.TRAIN: 100, Split.VAL: 10, Split.TEST: 30}
 TOLERANCE = 1e-6  # evaluation's products are of other documents at once, and float32

@@ -26,10 +26,9 @@ from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
 from training.recipes import recipe
 from training.towers import inputs
-from training.towers.bilstm_attention import BilstmAttentionSettings
 from training.towers.inputs import CPU
 from training.towers.multi_source import MultiSourceSettings
-from training.towers.recurrence import GruSettings
+from training.towers.recurrence import BilstmAttentionSettings, GruSettings
 from training.towers.vectors import LinearBnSettings, LinearSettings, SentenceSettings
 
 FROZEN = TrainConfig(

@@ -22,9 +22,8 @@ from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context
-from training.loop.run import fetch_model, store_model
 from training.loop.setup import new_model
-from training.loop.trainer import train
+from training.loop.trainer import fetch_model, store_model, train
 from training.model import LinkModel
 from training.recipes import RECIPES, recipe
 

@@ -34,8 +34,8 @@ from training.loop.step import FinishedStep, StepGuard, StepMoments, Stepper, cl
 from training.objectives.batch import DrawKey
 from training.towers.multi_source import SubwordAttentionSettings
 from training.towers.recurrence import GruSettings
+from training.towers.region_concept import TransformerSettings
 from training.towers.settings import TextTowerSettings
-from training.towers.transformer import TransformerSettings
 from training.towers.vectors import LinearSettings
 
 WAITING = frozenset({"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::unique_dim"})

@@ -20,7 +20,7 @@ from training.loop.context import Context
 from training.loop.setup import new_model
 from training.loop.trainer import TrainResult, train
 from training.model import LinkModel
-from training.settings import DataConfig
+from training.parts import DataConfig
 from training.towers.recurrence import GruSettings
 from training.towers.vectors import LinearSettings
 

@@ -28,10 +28,9 @@ from training.loop.setup import new_model
 from training.loop.step import Stepper
 from training.loop.trainer import TrainResult, train
 from training.loop.validation import Validation, own_set_ranks, validate
-from training.model import LinkModel
+from training.model import LinkModel, label_matrix
 from training.objectives.batch import DrawKey, EncodedBatch
 from training.objectives.ranking import CrossDocument
-from training.relations import label_matrix
 from training.towers.inputs import image_input, text_input
 from training.towers.recurrence import GruSettings
 from training.towers.vectors import LinearSettings, SentenceSettings
@@ -143,7 +142,7 @@ def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(tmp_path
 def test_relations_of_validation_are_not_read(tmp_path: Path) -> None:
     data = load_training_data(pairs(tmp_path), "synthetic", COHERENT.reading)
     training, validation = lakes.whole(data.training), lakes.whole(data.validation)
-    assert training.relations is not None and training.links is None
+    assert training.model is not None and training.links is None
     assert validation.relations is None
 
 

@@ -12,7 +12,7 @@ from training.metrics.links import Group, link_scores, score, score_documents
 from training.metrics.relations import relation_scores
 from training.metrics.retrieval import Pool, retrieval_scores, score_pairs
 from training.metrics.spread import analyse_documents
-from training.similarity.assignment import Matching, match, predicted_pairs
+from training.similarity.similarity import Matching, match, predicted_pairs
 
 LINKS = np.array([[0, 0]])
 

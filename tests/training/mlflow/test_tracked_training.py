@@ -22,8 +22,8 @@ from schemas.leases import HeldError, hold
 from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context
-from training.loop.run import fetch_start, has_start, runs_folder
 from training.loop.setup import new_model
+from training.loop.trainer import fetch_start, has_start, runs_folder
 from training.mlflow import tracked_training
 from training.mlflow.promotion import promote
 from training.mlflow.runs import TrackedRun, connect

@@ -23,10 +23,11 @@ from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
 from schemas.overrides import override
 from training.config import LoopConfig, TrainConfig
-from training.loop.run import runs_folder
+from training.loop.trainer import runs_folder
 from training.mlflow.runs import connect
 from training.mlflow.tracked_training import TASKS, run_train
 from training.model import LinkModel
+from training.parts import DataConfig
 from training.ray import train as ray_train
 from training.ray.train import (
     HEAD,
@@ -37,7 +38,6 @@ from training.ray.train import (
     launch,
 )
 from training.recipes import recipe
-from training.settings import DataConfig
 from training.towers.vectors import LinearSettings, SentenceSettings
 
 CONFIG = TrainConfig(

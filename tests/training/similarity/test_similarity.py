@@ -15,8 +15,16 @@ from set_similarity import KINDS, set_similarity
 from schemas.errors import ConfigError
 from schemas.plugins import SIMILARITIES, find_part
 from training.data.ragged import Ragged
-from training.similarity.assignment import Matching, match, match_pairs, predicted_pairs
-from training.similarity.similarity import Combine, SetSimilarity, Tk, edge_counts
+from training.similarity.similarity import (
+    Combine,
+    Matching,
+    SetSimilarity,
+    Tk,
+    edge_counts,
+    match,
+    match_pairs,
+    predicted_pairs,
+)
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 5))
 WEIGHTS = SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=st.integers(-8, 8).map(lambda x: x / 8)))

@@ -9,8 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import ConfigError, IntegrityError
-from training.text.vocabulary import Subwords, Vocabulary, count_words, hash_bytes, ngrams, tokenize
-from training.text.word_vectors import initial_vectors, is_fasttext, open_binary, own_row, read_aligned, read_vectors
+from training.text.vocabulary import (
+    Subwords,
+    Vocabulary,
+    count_words,
+    hash_bytes,
+    initial_vectors,
+    is_fasttext,
+    ngrams,
+    open_binary,
+    own_row,
+    read_aligned,
+    read_vectors,
+    tokenize,
+)
 
 
 def test_words_by_count_then_alphabet() -> None:

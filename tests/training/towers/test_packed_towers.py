@@ -12,7 +12,6 @@ from schemas.errors import UsageError
 from training.data.documents import RegionBank
 from training.data.ragged import Ragged
 from training.text.vocabulary import Subwords, Vocabulary
-from training.towers.bilstm_attention import BilstmAttentionSettings, BilstmAttentionTower
 from training.towers.inputs import ImageInput, Sizes, TextInput
 from training.towers.multi_source import (
     MultiSourceSettings,
@@ -22,10 +21,16 @@ from training.towers.multi_source import (
     drop_sources,
 )
 from training.towers.packing import Packing, SelfAttention, attend, blocks, largest_of, mean_of, pool, softmax_pool
-from training.towers.recurrence import SubwordGruSettings
-from training.towers.region_concept import RegionConceptSettings, RegionConceptTower
-from training.towers.subwords import SubwordEmbedding
-from training.towers.transformer import Transformer, TransformerLayer, TransformerSettings, TransformerTower
+from training.towers.recurrence import BilstmAttentionSettings, BilstmAttentionTower, SubwordGruSettings
+from training.towers.region_concept import (
+    RegionConceptSettings,
+    RegionConceptTower,
+    Transformer,
+    TransformerLayer,
+    TransformerSettings,
+    TransformerTower,
+)
+from training.towers.words import SubwordEmbedding
 
 VOCABULARY = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(20))))
 TEXTS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w1", "nothing known", "w2 w3", "w1 w2 w3"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from candidates import candidate_of, names, parted, sources_of, uris_of
 
-from pipelines.shards.manifest import content_digest
+from pipelines.shards.writing import content_digest
 from pipelines.sources.datasets.corpora import CorpusSource
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.source import find_inputs
