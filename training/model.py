@@ -8,7 +8,8 @@ The files of a model's folder are sealed when it is saved, and checked before it
 in the form that `sha256sum -c` reads. Its own digest stands for the whole folder: the registry keeps it as a tag of the
 version.
 
-`RelationHead` predicts relations of a text and an image (Alikhani 2022). The head is part of the model and saved with it; its loss is `training.objectives.labelled`.
+`RelationHead` predicts relations of a text and an image (Alikhani 2022). The head is part of the model and saved with
+it; its loss is `training.objectives.labelled`.
 """
 
 from __future__ import annotations

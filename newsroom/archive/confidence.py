@@ -12,7 +12,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from newsroom.archive.records import WORDS, Records
+from newsroom.archive.filters import WORDS
+from newsroom.archive.records import Records
 from newsroom.archive.vectors import RERANKED, Vectors, fused
 from schemas.configs import JsonFile
 from schemas.documents import Split

@@ -21,8 +21,8 @@ from schemas.manifest import Manifest, table_parts
 from schemas.metadata import METADATA_TYPE
 from schemas.parts import Shard, read_part
 from schemas.tables import check_schema
+from training.data.index import HASHES, ROLES
 from training.data.ragged import Int32, Int64, UInt64, hash_keys
-from training.data.split import HASHES, ROLES
 
 MAX_SHOWN_WITH = 4_000  # characters of the captions of all articles that showed a picture
 _COPIED = ("source", "format", "width", "height", "licence")

@@ -21,7 +21,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from newsroom.archive.records import COMPARED, EQUAL, SHOWN_WITH, WORDS, Condition, Filters
+from newsroom.archive.filters import COMPARED, EQUAL, SHOWN_WITH, WORDS, Condition, Filters
 from newsroom.archive.vectors import Ranked, library
 from schemas.errors import IntegrityError
 from training.data.ragged import Bool, Int64

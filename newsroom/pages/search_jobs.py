@@ -20,7 +20,8 @@ import numpy as np
 from fastapi import Query as Parameters
 from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
 
-from newsroom.archive.records import Condition, Filters, Picture, parse_filters
+from newsroom.archive.filters import Condition, Filters, parse_filters
+from newsroom.archive.records import Picture
 from newsroom.decisions.store import Article
 from newsroom.pages.searches import Opened
 from newsroom.pages.words import Entity

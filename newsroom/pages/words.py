@@ -18,7 +18,8 @@ from typing import Literal, NamedTuple
 
 from markupsafe import Markup
 
-from newsroom.archive.records import Records, parse_filters
+from newsroom.archive.filters import parse_filters
+from newsroom.archive.records import Records
 from newsroom.archive.words import plain
 from newsroom.search.queries import ORDER, Query, SourceText, tokenised
 from training.text.vocabulary import token_spans

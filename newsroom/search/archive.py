@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from newsroom.archive.filters import parse_filters
 from newsroom.archive.index import open_index
-from newsroom.archive.records import parse_filters
 from newsroom.search.queries import Query
 from newsroom.search.reader import PipelineReader
 from newsroom.search.search import RankBy, SearchResult, search

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from newsroom.archive.filters import WORDS
 from newsroom.archive.index import Index
-from newsroom.archive.records import WORDS
 from newsroom.archive.vectors import RERANKED, fused
 from newsroom.search.queries import Query, QueryReader, Reader
 from schemas.console import aligned

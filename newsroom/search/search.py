@@ -16,8 +16,9 @@ from enum import StrEnum
 import numpy as np
 
 from newsroom.archive.confidence import FIRST, Strength
+from newsroom.archive.filters import Filters
 from newsroom.archive.index import Index
-from newsroom.archive.records import MAX_TITLE, Filters, Picture
+from newsroom.archive.records import MAX_TITLE, Picture
 from newsroom.archive.vectors import RERANKED, Ranked, fused
 from newsroom.search.queries import Query, QueryReader, Reader, SourceText, read_words
 from schemas.console import aligned

@@ -4,10 +4,11 @@ Nothing here reads a file (`lake.py` does). Whatever is trained on, evaluated, l
 Shape suffixes: D documents, N sentences, M image places, U different images, L links, t and v dimensions of a sentence
 and an image vector.
 
-A `TextView` says which sentences of a document are read, by their roles, and how. A split is read as one view of it, and so is what a user gives. Each sentence by itself (N's single source:
-`caption`), or one row for a document that holds a text for each source (N 5.1: headline, lead, caption, body), for the
-`multi-source` tower. Links follow: those of a sentence that is not read go, those of fused sentences are the fused
-row's. Every row keeps the number of its sentence in the document.
+A `TextView` says which sentences of a document are read, by their roles, and how. A split is read as one view of it,
+and so is what a user gives. Each sentence by itself (N's single source: `caption`), or one row for a document that
+holds a text for each source (N 5.1: headline, lead, caption, body), for the `multi-source` tower. Links follow: those
+of a sentence that is not read go, those of fused sentences are the fused row's. Every row keeps the number of its
+sentence in the document.
 """
 
 from __future__ import annotations

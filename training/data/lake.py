@@ -42,8 +42,8 @@ from training.data.documents import (
     Vectors,
     viewed,
 )
+from training.data.index import HASHES, ROLES
 from training.data.ragged import Floats, Int64, Ragged
-from training.data.split import HASHES, ROLES
 
 AUTO, ALL = "auto", "all"
 UNKNOWN_ROW = -1

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from schemas.console import Passing, Say, left_of
+from training.data.index import batch_count, training_batches
 from training.data.ragged import Int64
-from training.data.split import TrainingSplit, batch_count, training_batches
+from training.data.split import TrainingSplit
 from training.loop.context import Context
 from training.loop.encoding import PreparedBatch, prepare_batch
 from training.loop.setup import set_trainable

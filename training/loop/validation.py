@@ -16,8 +16,9 @@ from torch import Tensor
 
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
+from training.data.index import validation_bounds
 from training.data.ragged import Bool, Float64, Int64
-from training.data.split import TrainingSplit, validation_bounds
+from training.data.split import TrainingSplit
 from training.loop.context import Context
 from training.loop.encoding import EncodedDocuments, choose, encode_documents, losses
 from training.loop.step import COLLAPSED

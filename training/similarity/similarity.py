@@ -6,9 +6,10 @@ to the entry it came from (shared evenly between ties), AP to the selected entri
 Shape suffixes: B sentence sets, C image sets, N sentences and M images of all sets, n and m those of the largest set; R
 rows of any kind, L members of the largest segment.
 
-AP is of maximum-weight matchings, of one matrix or of pairs of sets. Every matching is an assignment problem, solved exactly for a matrix that is turned so that it has at most as many rows
-as columns. Each row takes one column of its own; where fewer edges than rows are wanted, the others take places to stay
-out. Staying out gains more than any entry, so every place is taken and exactly `k` rows take an entry:
+AP is of maximum-weight matchings, of one matrix or of pairs of sets. Every matching is an assignment problem, solved
+exactly for a matrix that is turned so that it has at most as many rows as columns. Each row takes one column of its
+own; where fewer edges than rows are wanted, the others take places to stay out. Staying out gains more than any entry,
+so every place is taken and exactly `k` rows take an entry:
 
                  width     height - k places
     height rows  gains     bonus

@@ -1,4 +1,4 @@
-"""Tokens of a sentence, the vocabulary of a training split (words and their numbers), and the word vectors it starts from.
+"""Tokens of a sentence, the vocabulary of a training split, and the word vectors that it starts from.
 
 Tokens are lower-cased and tweet-style (Hessel 2019, supplement): addresses, mentions, hashtags and emoticons stay
 whole. One regular expression, alternatives tried in order; a character that none matches (a lone symbol, an emoji) is
@@ -11,10 +11,11 @@ A word's n-grams are numbered as fastText numbers them: the word is put between 
 characters are hashed as UTF-8 bytes by 32-bit FNV-1a in which bytes are signed, as in `dictionary.cc` (`hash`,
 `computeSubwords`), into a fixed number of buckets. A single character at either end is none.
 
-Word vectors come from the files people have, or are trained on the training split itself. Files are word2vec binary; the text formats of word2vec, GloVe, fastText (`.vec`) and MUSE, a word and its numbers a line, with or
-without a first line that holds count and size; fastText's `.bin`; and the packaged GloVe. gensim reads binary files,
-which it holds in memory while it does. Text is read here, as a stream of which the vocabulary's words are kept: words
-of GloVe's largest file contain spaces, which gensim refuses.
+Word vectors come from the files people have, or are trained on the training split itself. Files are word2vec binary;
+the text formats of word2vec, GloVe, fastText (`.vec`) and MUSE, a word and its numbers a line, with or without a first
+line that holds count and size; fastText's `.bin`; and the packaged GloVe. gensim reads binary files, which it holds in
+memory while it does. Text is read here, as a stream of which the vocabulary's words are kept: words of GloVe's largest
+file contain spaces, which gensim refuses.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ Word vectors, and W_T where the text tower has it (`transformer`), are the text 
 The ablations of table 3 leave out the concepts, or the transformer (softmax pooling with weights of one linear layer),
 or both. An image in which nothing was detected is one blank region.
 
-A layer over packed tokens (Vaswani 2017) has attention and feed-forward, each with residual and layer normalisation after it, equal to
-`torch.nn.TransformerEncoderLayer` on padded rows. Attention weights are not dropped.
+A layer over packed tokens (Vaswani 2017) has attention and feed-forward, each with residual and layer normalisation
+after it, equal to `torch.nn.TransformerEncoderLayer` on padded rows. Attention weights are not dropped.
 """
 
 from __future__ import annotations

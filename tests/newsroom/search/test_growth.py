@@ -14,8 +14,8 @@ from small_indexes import made_index
 from newsroom.archive import build, words
 from newsroom.archive import index as indexes
 from newsroom.archive.build import BuiltIndex
+from newsroom.archive.filters import parse_filters
 from newsroom.archive.index import Index, open_index
-from newsroom.archive.records import parse_filters
 from newsroom.search.queries import Query
 from newsroom.search.search import search
 from pipelines.forgetting.forget import forget

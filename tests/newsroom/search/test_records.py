@@ -7,7 +7,8 @@ from pathlib import Path
 import archives
 import pytest
 
-from newsroom.archive.records import Filters, Picture, Records, parse_filters
+from newsroom.archive.filters import Filters, parse_filters
+from newsroom.archive.records import Picture, Records
 from schemas.errors import NotFoundError, UsageError
 from schemas.metadata import Metadata
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from small_indexes import given_documents, made_index
 
+from newsroom.archive.filters import parse_filters
 from newsroom.archive.index import Index, open_index
-from newsroom.archive.records import parse_filters
 from newsroom.archive.vectors import RRF
 from newsroom.search.queries import Query, QueryReader, RawDocument
 from newsroom.search.search import RankBy, search

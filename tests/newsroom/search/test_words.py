@@ -8,7 +8,8 @@ import archives
 import numpy as np
 import pytest
 
-from newsroom.archive.records import Picture, parse_filters
+from newsroom.archive.filters import parse_filters
+from newsroom.archive.records import Picture
 from newsroom.archive.words import COMMON_SHARE, LEXICAL_WORDS, Words, plain, words_of
 from schemas.errors import IntegrityError
 from schemas.links import WORDS
