@@ -12,7 +12,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.learning_columns import CLASSES, COLUMNS
+from benchmarks.learning_columns import CLASSES, columns
 from orchestration.demo.recorded_web import recording_at, scraping
 from pipelines.config import recipe
 from pipelines.recipe import BuildConfig
@@ -63,8 +63,13 @@ class LakeData:
 def build_posts(lake: Lake, split: int) -> LakeData:
     """Build, or find, the demo's data set with all feature columns; `split` says how documents are divided."""
     with scraping(recording_at()) as web:
-        config = override(recipe("diy"), [*web, *POSTS_SETTINGS, f"splits.seed={split}", *COLUMNS])
+        config = override(recipe("diy"), [*web, *POSTS_SETTINGS, f"splits.seed={split}", *columns_in(lake)])
         return built(config, lake, split)
+
+
+def columns_in(lake: Lake) -> tuple[str, ...]:
+    """Return the settings of the feature columns; what they need is beside the lake."""
+    return columns(Path(str(lake.root.local)).with_name("columns"))
 
 
 def digest_of_code(*patterns: str) -> str:

@@ -29,8 +29,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.held_split import HeldSplit
-from benchmarks.learning_columns import COLUMNS
-from benchmarks.learning_data import LakeData, built, digest_of_code
+from benchmarks.learning_data import LakeData, built, columns_in, digest_of_code
 from pipelines.config import recipe
 from pipelines.features.catalogue import extractors
 from pipelines.settings import FeaturesConfig
@@ -65,7 +64,7 @@ def build_scenes(posts: LakeData, folder: Path) -> LakeData:
         f"source.captions={captions}",
         f"source.images={folder / 'pictures'}",
         *(f"source.{each}" for each in (*SCENES_SETTINGS, f"seed={posts.split}")),
-        *COLUMNS,
+        *columns_in(posts.lake),
     ]
     found = built(override(recipe("mscoco"), settings), posts.lake, posts.split)
     note.write_text(json.dumps({"of": of, "reference": found.reference}), encoding="utf-8")

@@ -15,10 +15,10 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from newsroom.labels.rows import readable, rows_at, sampled
+from newsroom.pages.pictures import cluster_of, find_copies
 from newsroom.pages.rendering import address, document_pictures, page, paging, picture_address
 from newsroom.pages.state import Number, Shared
 from pipelines.card.card import README
-from pipelines.card.duplicates import cluster_of, find_copies
 from pipelines.card.show import failure_rows
 from schemas.documents import Split
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, LeakKind
@@ -158,7 +158,7 @@ def failures(request: Request, shared: Shared, dataset: str, version: str, reaso
 def duplicates(request: Request, shared: Shared, dataset: str, version: str, number: Number = 1) -> Response:
     """Show clusters of near-duplicates: those whose images differ most from their nearest first.
 
-    Each is that of `pipelines.card.duplicates.cluster_of`, with its `worst` pair: None where it is one image that
+    Each is that of `newsroom.pages.pictures.cluster_of`, with its `worst` pair: None where it is one image that
     occurs several times, or fingerprints are gone from the lake.
     """
     manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")

@@ -16,7 +16,7 @@ import json
 import re
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -31,7 +31,6 @@ from pipelines.features.pixels import Architecture, Preprocessing, Square
 from schemas.errors import ConfigError
 
 OUTPUTS = ["vector", "cells", "probabilities", "cell_probabilities", "middle"]
-MOST_TOKENS = 512  # of a text, that BERT has positions for
 PICTURES = 32
 _QUANTISED = ["Conv", "Clip", "Add"]
 MESSAGE_WIDTH = 160
@@ -66,42 +65,12 @@ def graph_of(architecture: Architecture, checkpoint: Path) -> bytes:
             dynamic_shapes=[{0: axis} for axis in axes],
             verbose=False,
         )
-    model = _proto(program)
+    assert program is not None
+    model, graph = program.model_proto, program.model_proto.graph
+    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        part.ClearField("metadata_props")  # which name files of this machine
     set_model_props(model, {"classes": json.dumps(class_names())})
     return bytes(model.SerializeToString(deterministic=True))
-
-
-def text_graph_of(folder: Path, *, input_names: Sequence[str]) -> bytes:
-    """Return the graph of a folder of a text encoder's weights, as `transformers` saves them.
-
-    Its two inputs are token numbers and their mask, N x T; its output `tokens` is N x T x d.
-    """
-    from transformers import AutoModel
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-    texts, tokens = torch.export.Dim("texts"), torch.export.Dim("tokens", max=MOST_TOKENS)
-    example = (torch.ones(2, 9, dtype=torch.long), torch.ones(2, 9, dtype=torch.long))  # one tensor would be one input
-    with warnings.catch_warnings(action="ignore"):  # of packages about one another
-        program = torch.onnx.export(
-            _Tokens(AutoModel.from_pretrained(folder, attn_implementation="eager")).eval().requires_grad_(False),
-            example,
-            input_names=input_names,
-            output_names=["tokens"],
-            dynamic_shapes=[{0: texts, 1: tokens}] * 2,
-            verbose=False,
-        )
-    return bytes(_proto(program).SerializeToString(deterministic=True))
-
-
-def _proto(program: torch.onnx.ONNXProgram | None) -> Any:
-    """Return a program as ONNX's message, without what names files of this machine."""
-    assert program is not None
-    model = program.model_proto
-    graph = model.graph
-    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        part.ClearField("metadata_props")
-    return model
 
 
 def class_names() -> tuple[str, ...]:
@@ -133,18 +102,6 @@ class _Columns(nn.Module):
         classified = [self.classifier(rows.index_select(0, numbers)).softmax(-1) for rows, numbers in both]
         means = [torch.cat([each.mean((2, 3)) for each in self.middle], 1)] if self.middle else []
         return (vector, cells, *classified, *means)
-
-
-class _Tokens(nn.Module):
-    """A text encoder's last layer."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        tokens: Tensor = self.network(input_ids=ids, attention_mask=mask).last_hidden_state
-        return tokens
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:

@@ -32,7 +32,7 @@ from pipelines.exports.subset import EmptySubsetError, Selection, write_subset
 from pipelines.forgetting.forget import forget as forget_named
 from pipelines.images import inspect
 from pipelines.run import BuildSummary
-from pipelines.shards import manifest as composing
+from pipelines.shards import writing as composing
 from pipelines.sources.takedowns import parse_takedowns
 from pipelines.web.requests import REMEMBERED_S
 from schemas.lake import MANIFEST, Folder, Lake

@@ -12,10 +12,10 @@ from picture_files import smooth
 from servers import beam_services
 from ten_documents import write_ten
 
+from newsroom.search.reader import Extraction, add_vectors
+from newsroom.search.reader import documents_of as documents_of_linking
 from pipelines.config import recipe
 from pipelines.documents.rules import SettledDocument
-from pipelines.documents_for_linking import Extraction, add_vectors
-from pipelines.documents_for_linking import documents_of as documents_of_linking
 from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
 from pipelines.run import BuildSummary, features_of, memory_lines

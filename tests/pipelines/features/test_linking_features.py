@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from newsroom.search.reader import DocumentReader, given_document
+from newsroom.search.reader import DocumentReader, Extraction, VectorDocument, given_document, read_vectors
 from pipelines.config import recipe
-from pipelines.documents_for_linking import Extraction, VectorDocument, read_vectors
 from pipelines.features.extraction import plan_features
 from pipelines.sources.datasets.documents import DocumentsSource
 from schemas.errors import UsageError

@@ -29,7 +29,7 @@ BESIDE = {
     "pipelines.sources": "recipes of other data sets, and what they read",
     "pipelines.sources.corpora.compose": "the same",
 }
-# Of diy, of documents with NASNet, of documents with MiniLM.
+# Of diy, of documents with NASNet, of documents with a network of the user's own.
 NAMES = """
 from pipelines.config import recipe
 from pipelines.features.catalogue import module_of
@@ -40,9 +40,9 @@ def code(dataset, *extractors):
     return files_digest(code_reached("pipelines.build", source, *map(module_of, extractors)))
 
 def codes():
-    return code("diy"), code("documents", "nasnet-mobile"), code("documents", "all-minilm-l6-v2")
+    return code("diy"), code("documents", "nasnet-mobile"), code("documents", "own")
 """
-# Of copies of pictures, of values of DenseNet, of MiniLM.
+# Of copies of pictures, of values of DenseNet, of a network of the user's own.
 KEYS = """
 from pipelines.features.extraction import _code_of
 from pipelines.images.inspect import copy_code
@@ -50,7 +50,7 @@ from schemas.versions import digest_within
 
 def codes():
     digest_within.cache_clear()
-    return copy_code(), _code_of("densenet169"), _code_of("all-minilm-l6-v2")
+    return copy_code(), _code_of("densenet169"), _code_of("own")
 """
 EDITED = """
 import json, sys
@@ -106,7 +106,6 @@ FIRST, SECOND, THIRD = [True, False, False], [False, True, False], [False, False
                 "pipelines/sources/datasets/documents.py": [False, True, True],
                 "pipelines/features/extractors/nasnet_mobile.py": SECOND,
                 "networks/nasnet_mobile.py": SECOND,
-                "pipelines/features/extractors/all_minilm_l6_v2.py": THIRD,
                 "pipelines/features/onnx.py": THIRD,
                 "pipelines/features/extractors/densenet169.py": NONE,
                 "pipelines/card/card.py": NONE,

@@ -15,9 +15,9 @@ from corpus_files import write_tar
 from PIL import Image
 from published import read_source
 
+from newsroom.search.reader import documents_of
 from pipelines.config import recipe
 from pipelines.documents.rules import SettledDocument
-from pipelines.documents_for_linking import documents_of
 from pipelines.images.inspect import copy_packs
 from pipelines.images.obtain import ImageAccess
 from pipelines.shards.writing import content_digest
