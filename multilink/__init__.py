@@ -117,7 +117,7 @@ def _summary(step: str, options: dict[str, Any], **values: Any) -> dict[str, Any
     """Return the summary of a step that is done in this process; its progress goes nowhere."""
     from orchestration.project import be_quiet
     from orchestration.steps import from_json, summary_of
-    from schemas.project import setting
+    from training.project import setting
 
     be_quiet()
     store = {} if step == "build" else {"tracking_uri": setting("tracking_uri") or None}

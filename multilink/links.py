@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 from schemas.failures import Failure
-from schemas.links import PredictedLink
+from training.linking.records import PredictedLink
 from training.report.examples import thumbnail_uri
 
 Picture = str | Path | bytes | Image.Image

@@ -29,10 +29,10 @@ from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.overrides import override
-from schemas.project import setting
 from training.data.ragged import Floats
 from training.linking.fitting import fitted
 from training.linking.links import DEFAULT_OPTIONS, LinkedDocument, LinkOptions
+from training.project import setting
 
 
 class Model:

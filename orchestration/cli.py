@@ -26,11 +26,11 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from orchestration.console import Console, erased
 from orchestration.interrupts import INTERRUPTS, STOPPED
-from schemas.console import Console, erased
 from schemas.errors import MultilinkError, without_passwords
-from schemas.project import FILE
 from schemas.versions import code_version
+from training.project import FILE
 
 # What is done -> the commands for it, in the order of the help.
 SECTIONS = {

@@ -1,4 +1,4 @@
-"""What commands do with the project file, `multilink.toml` (`schemas.project`): write it, and heed it.
+"""What commands do with the project file, `multilink.toml` (`training.project`): write it, and heed it.
 
 `demo` and `up` write it, for the workspace they made, into its folder and into the one that they are called in, where
 none is there. Its paths are relative to it, so that a folder can be moved with everything in it.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from schemas.console import Say
-from schemas.project import FILE, KEY, VARIABLES, read_project, setting
+from training.project import FILE, KEY, VARIABLES, read_project, setting
 
 _SQLITE = "sqlite:///"
 

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestration.config import LinksSettings
+from orchestration.console import as_mapping
 from pipelines.settings import Runner
 from schemas.configs import coerce, unknown_key
-from schemas.console import Say, as_mapping
+from schemas.console import Say
 from schemas.documents import Split
 from schemas.errors import ConfigError, GateError, IntegrityError, UsageError
 from schemas.lake import Lake

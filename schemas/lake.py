@@ -9,8 +9,8 @@
     <lake>/datasets/<name>/latest               a pointer: the text of a version, swapped atomically
     <lake>/retrievals/<name>/<version>/         when what it was made of was fetched, in this lake
     <lake>/ledger/<name>/<build>/               what a build read, what it rejected included: private
-    <lake>/links/<name>/<version>/<model>/      what a model predicts in a version (`schemas.links`)
-    <lake>/indexes/<name>/<version>/<model>/    what makes a version's pictures searchable (`schemas.links`)
+    <lake>/links/<name>/<version>/<model>/      what a model predicts in a version
+    <lake>/indexes/<name>/<version>/<model>/    what makes a version's pictures searchable (`schemas.indexes`)
 
 `Folder` hides whether it is on a file system (a path, `file:`) or an object store (`s3:`, `gs:`, `az:`,
 `schemas.stores`). Writing is atomic: a file has its old content, or its new one, or does not exist.

@@ -20,7 +20,6 @@ spellings of an objective's terms with one. A name of this project is always thi
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -161,25 +160,6 @@ def origin(group: Group, name: str) -> str:
     entry = plugins(group)[name]
     package = "" if entry.dist is None else f" of {entry.dist.name} {entry.dist.version}"
     return f"{group.entry_points} '{name}' = {entry.value}{package}"
-
-
-def requirement(group: Group, name: str) -> str | None:
-    """Return the requirement of the package that brings a part; None for this project's own.
-
-    It is `package==version`, but of a package that came from no index it is `package @ URL`, as pip notes it (PEP 610):
-    the name alone might be a stranger's on an index.
-    """
-    entry = plugins(group).get(name)
-    if entry is None or entry.dist is None:
-        return None
-    origin = json.loads(entry.dist.read_text("direct_url.json") or "{}")
-    if not origin:
-        return f"{entry.dist.name}=={entry.dist.version}"
-    url, vcs, archive = origin["url"], origin.get("vcs_info"), origin.get("archive_info", {})
-    if vcs is not None:
-        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-    digest = archive.get("hashes", {}).get("sha256")
-    return f"{entry.dist.name} @ {url}{f'#sha256={digest}' if digest else ''}"
 
 
 def default_name(kind: Any) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from newsroom.archive.index import write_part
 from newsroom.archive.records import Picture, Records, write_table
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture
-from schemas.links import FIELDS, FIELDS_SCHEMA, PLACES, PLACES_SCHEMA, WORDS
+from schemas.indexes import FIELDS, FIELDS_SCHEMA, PLACES, PLACES_SCHEMA, WORDS
 
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
 TEXTS = {"headline": "Eine Rakete startet", "caption": "Die Rakete über Florida", "body": "Sie flog.\nSie kam an."}

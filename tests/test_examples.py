@@ -38,13 +38,13 @@ from schemas.plugins import (
     load_plugin,
     part_names,
     plugins,
-    requirement,
 )
 from training.config import TrainConfig, objective
 from training.data.ragged import Ragged
 from training.loop.encoding import losses
 from training.mlflow.registering import requirements_of
 from training.objectives.batch import EncodedBatch
+from training.parts import requirement
 from training.recipes import recipe
 
 PARTS = ROOT / "examples" / "parts"

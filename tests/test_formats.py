@@ -13,10 +13,10 @@ import multilink
 from newsroom.archive.index import open_index
 from pipelines.exports.subset import Selection, write_subset
 from schemas.lake import Folder, Lake
-from schemas.links import LinksManifest
 from schemas.manifest import read_manifest, verify
 from training.data.loading import read_for_model
 from training.linking.links import Linker
+from training.linking.records import LinksManifest
 from training.model import LinkModel, folder_digest
 from training.promotions.keys import trusted_keys
 from training.promotions.record import trusted_statements

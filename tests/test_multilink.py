@@ -22,7 +22,7 @@ from PIL import Image
 import multilink
 from orchestration.inference.documents import link_file
 from schemas.errors import UsageError
-from schemas.links import PredictedLink
+from training.linking.records import PredictedLink
 
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"
 

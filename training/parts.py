@@ -10,6 +10,7 @@ Settings beside the parts say what is read of a data set, and what is done with 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -19,7 +20,7 @@ from msgspec import Meta
 
 from schemas.configs import NonNegativeFloat, PositiveInt, Settings, require
 from schemas.documents import Role
-from schemas.plugins import Group, requirement
+from schemas.plugins import Group, plugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,3 +191,22 @@ class Reading:
     max_rows: int = 0
     objective: str = ""
     places: bool = False
+
+
+def requirement(group: Group, name: str) -> str | None:
+    """Return the requirement of the package that brings a part; None for this project's own.
+
+    It is `package==version`, but of a package that came from no index it is `package @ URL`, as pip notes it (PEP 610):
+    the name alone might be a stranger's on an index.
+    """
+    entry = plugins(group).get(name)
+    if entry is None or entry.dist is None:
+        return None
+    origin = json.loads(entry.dist.read_text("direct_url.json") or "{}")
+    if not origin:
+        return f"{entry.dist.name}=={entry.dist.version}"
+    url, vcs, archive = origin["url"], origin.get("vcs_info"), origin.get("archive_info", {})
+    if vcs is not None:
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    digest = archive.get("hashes", {}).get("sha256")
+    return f"{entry.dist.name} @ {url}{f'#sha256={digest}' if digest else ''}"

@@ -29,8 +29,7 @@ from newsroom.archive.vectors import EXACT_BELOW, QUERIES, Stacked, Vectors, add
 from newsroom.archive.words import tantivy
 from schemas.console import Say
 from schemas.errors import IntegrityError, UsageError
-from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import (
+from schemas.indexes import (
     CELLS,
     CONFIDENCE,
     MODEL,
@@ -41,7 +40,8 @@ from schemas.links import (
     VECTORS,
     CellsNote,
     IndexManifest,
-)  # fmt: skip
+)
+from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest
 from schemas.parts import Shard, split_parts
 from schemas.versions import digest_stream, fingerprint

@@ -21,8 +21,7 @@ from newsroom.archive.records import Records, write_table
 from newsroom.archive.vectors import Stacked, Vectors
 from newsroom.archive.words import write_words
 from schemas.errors import IntegrityError, NotFoundError
-from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import (
+from schemas.indexes import (
     CELLS,
     CONFIDENCE,
     FIELDS,
@@ -34,6 +33,7 @@ from schemas.links import (
     WORDS,
     IndexManifest,
 )
+from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest
 from schemas.versions import digest_stream, fingerprint
 from training.data.mapped import cache_folder

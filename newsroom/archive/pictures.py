@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from schemas.documents import Role, document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA
+from schemas.indexes import FIELDS_SCHEMA
 from schemas.lake import Folder
-from schemas.links import FIELDS_SCHEMA
 from schemas.manifest import Manifest, table_parts
 from schemas.metadata import METADATA_TYPE
 from schemas.parts import Shard, read_part

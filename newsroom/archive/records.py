@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from newsroom.archive.filters import COMPARED, EQUAL, SHOWN_WITH, WORDS, Condition, Filters
 from newsroom.archive.vectors import by_part
 from newsroom.archive.words import Words
-from schemas import links
+from schemas import indexes
 from schemas.errors import NotFoundError
-from schemas.links import FIELDS_SCHEMA, PLACES_SCHEMA
+from schemas.indexes import FIELDS_SCHEMA, PLACES_SCHEMA
 from schemas.metadata import Metadata
 from schemas.tables import check_schema
 from training.data.ragged import Bool, Int32, Int64, UInt8, UInt64
@@ -103,8 +103,8 @@ class Records:
     @classmethod
     def open(cls, parts: Sequence[Path], places: Path) -> Self:
         """Return the pictures of an index's files, mapped into memory: several processes share them."""
-        tables = [read_table(part / links.FIELDS, FIELDS_SCHEMA) for part in parts]
-        return cls(tables, read_table(places, PLACES_SCHEMA), [part / links.WORDS for part in parts])
+        tables = [read_table(part / indexes.FIELDS, FIELDS_SCHEMA) for part in parts]
+        return cls(tables, read_table(places, PLACES_SCHEMA), [part / indexes.WORDS for part in parts])
 
     def newest(self, count: int) -> Int64:
         """Return the rows of the pictures with the latest dates, the latest first; those without a date are last."""

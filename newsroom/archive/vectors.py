@@ -21,7 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from schemas.errors import ConfigError
-from schemas.links import CellsNote
+from schemas.indexes import CellsNote
 from training.data.ragged import Float32, Floats, Int64, stream
 
 EXACT_BELOW = 100_000  # images

@@ -17,11 +17,11 @@ from newsroom.labels.linked import LinkSet, find_links, linked_documents, outcom
 from schemas.documents import IMAGE_NUMBERS, indexes
 from schemas.errors import UsageError
 from schemas.lake import Folder
-from schemas.links import LINK_SCHEMA
 from schemas.manifest import Manifest
 from schemas.parts import read_part
 from schemas.versions import fingerprint
 from training.data.ragged import Int64, stream
+from training.linking.records import LINK_SCHEMA
 from training.linking.shards import LINKS
 from training.metrics.intervals import Interval
 from training.metrics.labelled import (

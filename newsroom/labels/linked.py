@@ -1,6 +1,6 @@
 """The links of a data set version: which models linked it, which documents, in which order.
 
-What came of each document is one narrow table (`schemas.links.LINKED_SCHEMA`), which sorting and filtering read. Links,
+What came of each document is one narrow table (`LINKED_SCHEMA`), which sorting and filtering read. Links,
 sentences and the addresses of pictures are read of the documents that a page shows, and of no other.
 """
 
@@ -18,10 +18,10 @@ from newsroom.labels.rows import place_of, readable, rows_at
 from schemas.documents import AFTER_SENTENCE, IMAGE_NUMBERS, SENTENCE_NUMBERS, indexes
 from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import read_part
 from training.data.ragged import Bool, Int64
+from training.linking.records import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
 from training.linking.shards import DOCUMENTS, LINKS
 from training.report.examples import ExampleDocument, sureness_of
 

@@ -14,8 +14,9 @@ import typer
 
 from orchestration.cli import SharedOptions
 from orchestration.config import LinksSettings
+from orchestration.console import Console
 from schemas import documents
-from schemas.console import Console, Say
+from schemas.console import Say
 from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest

@@ -44,8 +44,8 @@ from schemas.documents import (
     document_schema,
 )
 from schemas.errors import IntegrityError
+from schemas.indexes import FIELDS, PARTS, IndexManifest
 from schemas.lake import DRAFTS, LATEST, MANIFEST, Folder, Lake, is_temporary
-from schemas.links import FIELDS, PARTS, IndexManifest
 from schemas.manifest import Manifest, read_manifest
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieved, retrieval_tables
 from schemas.versions import fingerprint

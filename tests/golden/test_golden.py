@@ -18,9 +18,9 @@ from schemas.documents import document_schema, image_schema
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, NEAR_COPY_SCHEMA
 from schemas.failures import FAILURE_SCHEMA, Reason
 from schemas.features import FeatureColumn, FeatureKind, Storage
-from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, RELINKED_SCHEMA
 from schemas.raw import RAW_SCHEMA, RETRIEVAL_SCHEMA
 from training import recipes as train_recipes
+from training.linking.records import LINK_SCHEMA, LINKED_SCHEMA, RELINKED_SCHEMA
 from training.metrics.scores import EVALUATION_SCHEMA
 
 FOLDER = Path(__file__).parent

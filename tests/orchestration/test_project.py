@@ -10,7 +10,7 @@ import pytest
 import multilink
 from orchestration.project import recall, remember, workspace_key
 from schemas.errors import ConfigError, NotFoundError
-from schemas.project import FILE
+from training.project import FILE
 from training.promotions.keys import key_path, make_key
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from schemas.console import Console
+from orchestration.console import Console
 from schemas.errors import GateError, NotFoundError, as_arguments, without_passwords
 
 SHOWN = {

@@ -4,8 +4,9 @@ import io
 
 import pytest
 
+from orchestration.console import Console, erased
 from schemas import console
-from schemas.console import Console, Passing, erased, left_of, paced
+from schemas.console import Passing, left_of, paced
 
 
 class Terminal(io.StringIO):

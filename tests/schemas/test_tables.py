@@ -24,9 +24,9 @@ from schemas.documents import (
 from schemas.errors import IntegrityError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.features import FeatureColumn
-from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.metadata import RIGHTS_TYPE
 from schemas.tables import check_schema, records_table, row_of, to_table
+from training.linking.records import LINK_SCHEMA, PredictedLink, PredictedRelation
 
 VECTOR = FeatureColumn(name="use", dimensions=4)
 DOCUMENT = Document(

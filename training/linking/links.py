@@ -25,11 +25,11 @@ import pyarrow.parquet as pq
 from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
-from schemas.links import LINK_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import records_table
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64
 from training.link_steps import LinkSteps
+from training.linking.records import LINK_SCHEMA, PredictedLink, PredictedRelation
 from training.metrics.calibration import Calibration, word_of
 from training.metrics.relations import RelationPredictor
 from training.model import EmbeddedDocument, LinkModel

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from schemas.console import aligned
 from schemas.documents import GIVEN_LINKS
 from schemas.lake import Folder
-from schemas.links import PREDICTED_LINKS, RELINKED_SCHEMA, PredictedLink
+from training.linking.records import PREDICTED_LINKS, RELINKED_SCHEMA, PredictedLink
 
 Pairs = frozenset[tuple[int, int]]  # sentence, image
 _COMPARED = ("id", "links", GIVEN_LINKS, PREDICTED_LINKS)

@@ -14,10 +14,10 @@ import numpy as np
 from schemas.documents import Role
 from schemas.errors import UsageError
 from schemas.failures import Failure
-from schemas.links import PredictedLink
 from training.data.documents import GivenDocument, RegionBank, TextView
 from training.data.ragged import Float32, Ragged
 from training.linking.links import Linker
+from training.linking.records import PredictedLink
 from training.model import LinkModel
 
 SENTENCES, SENTENCE_VECTORS, IMAGE_VECTORS = "sentences", "sentence_vectors", "image_vectors"

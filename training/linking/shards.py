@@ -18,15 +18,6 @@ from schemas.documents import IMAGE_NUMBERS, SENTENCE_NUMBERS
 from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
-from schemas.links import (
-    LINK_SCHEMA,
-    LINKED_SCHEMA,
-    RELINKED_SCHEMA,
-    DocumentLinks,
-    LinkCounts,
-    PredictedLink,
-    TrueLink,
-)
 from schemas.manifest import FileEntry, Manifest
 from schemas.parts import Shard, read_part
 from schemas.tables import records_table
@@ -35,6 +26,15 @@ from training.data.lake import Unreadable
 from training.data.loading import read_for_model
 from training.linking.fitting import FittedSteps
 from training.linking.links import LinkedDocument, Linker, LinkOptions, numbered, parquet_bytes
+from training.linking.records import (
+    LINK_SCHEMA,
+    LINKED_SCHEMA,
+    RELINKED_SCHEMA,
+    DocumentLinks,
+    LinkCounts,
+    PredictedLink,
+    TrueLink,
+)
 from training.linking.relinked import relinked_table
 from training.metrics.links import score_documents
 from training.model import LinkModel

@@ -16,7 +16,6 @@ from typing import Any
 from schemas.console import Passing, Say, left_of
 from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinkCounts, LinksManifest, read_links
 from schemas.manifest import read_manifest
 from schemas.parts import split_parts
 from schemas.tables import schema_version
@@ -25,6 +24,7 @@ from training.data.loading import read_for_model
 from training.link_steps import LinkSteps
 from training.linking.fitting import fit_version
 from training.linking.links import Linker
+from training.linking.records import LINK_SCHEMA, LINKED_SCHEMA, LinkCounts, LinksManifest, read_links
 from training.linking.shards import FAILURES, LINKS, RELINKED, LinkedShard, Linking, find_linked, link_shard
 from training.model import LinkModel
 from training.shards import filled_splits, run_shards

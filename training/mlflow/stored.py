@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from schemas.errors import UsageError
 from schemas.plugins import OBJECTIVES, SUM, canonical_names
-from schemas.project import setting
+from training.project import setting
 
 SQLITE, DATABASE = "sqlite:///", "mlflow.db"
 PREFIX = "multilink-"

@@ -31,9 +31,9 @@ from cryptography.hazmat.primitives.serialization import (
 from securesystemslib.signer import CryptoSigner, Key, SSlibKey
 
 from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
+from schemas.indexes import SIGNATURE
 from schemas.lake import MANIFEST, Folder
-from schemas.links import SIGNATURE
-from schemas.project import KEY, TRUST, VARIABLES, setting
+from training.project import KEY, TRUST, VARIABLES, setting
 from training.promotions.chain import read_statement, signers_of, write_statement
 
 PUBLIC_SUFFIX = ".pub.pem"

@@ -20,7 +20,7 @@ from schemas.console import aligned
 from schemas.errors import ConfigError, GateError, IntegrityError, UsageError
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest
-from schemas.project import VARIABLES, VERIFY, setting
+from training.project import VARIABLES, VERIFY, setting
 from training.promotions.chain import Statement
 from training.promotions.keys import trusted_keys
 from training.promotions.record import (

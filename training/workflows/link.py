@@ -17,13 +17,13 @@ from schemas.console import Passing, Say, counted
 from schemas.documents import indexes
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
-from schemas.links import PredictedLink
 from schemas.manifest import Manifest, read_manifest
 from schemas.tables import records_table
 from training.data.documents import GivenDocument
 from training.evaluation.decoys import Decoys, count_decoys
 from training.linking.fitting import fitted
 from training.linking.links import DEFAULT_OPTIONS, LinkedDocument, Linker, LinkOptions, write_links
+from training.linking.records import PredictedLink
 from training.linking.relinked import Agreement, caution_line, compare
 from training.linking.shards import RELINKED
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
@@ -83,7 +83,7 @@ def run_link(
     page: Path | None = None,
     say: Say,
 ) -> LinkSummary:
-    """Write the links that a model predicts in documents to a Parquet file (columns: `schemas.links`).
+    """Write the links that a model predicts in documents to a Parquet file (columns: `training.linking.records`).
 
     Of at least 20 documents the first 200 choose the steps' weights (`training.linking.fitting`), unless a calibration
     or a precision is given: these are of the model's own. Documents and images that cannot be used become rows of the
@@ -177,7 +177,7 @@ def run_link_version(
     with_documents: bool = False,
     say: Say,
 ) -> LinkedVersion:
-    """Write the links a model predicts in a data set version to a folder, a file a shard (`schemas.links`).
+    """Write the links a model predicts in a data set version to a folder, a file a shard (`training.linking.records`).
 
     A version of another data set than the model's chooses the steps' weights, as in `run_link`.
 

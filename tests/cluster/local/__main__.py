@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from orchestration.cli import run
-from schemas.console import Console
+from orchestration.console import Console
 from schemas.errors import UsageError
 
 from .cluster import Cluster, running

@@ -22,8 +22,8 @@ from small_indexes import made_index
 
 from newsroom.pages.app import create_app
 from newsroom.pages.state import PagesSettings
+from schemas.indexes import CONFIDENCE, IndexManifest
 from schemas.lake import MANIFEST, Lake
-from schemas.links import CONFIDENCE, IndexManifest
 from schemas.overrides import override
 from training.listening import TimedProtocol, bind
 from training.recipes import recipe

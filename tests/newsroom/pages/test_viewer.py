@@ -44,13 +44,13 @@ from schemas.documents import COPY_SCHEMA, Provenance, Sentence, Split
 from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, Duplicate, Leak, LeakKind
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINKED_SCHEMA
 from schemas.manifest import Manifest, read_manifest, table_parts, verify
 from schemas.overrides import override
 from schemas.tables import row_of, to_table
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
 from training.linking.links import Linker, LinkOptions
+from training.linking.records import LINKED_SCHEMA
 from training.linking.versions import link_version, prepare_linking
 from training.metrics.calibration import Calibration
 from training.model import LinkModel

@@ -21,8 +21,8 @@ from newsroom.search.search import search
 from pipelines.forgetting.forget import forget
 from pipelines.sources.takedowns import Takedowns
 from schemas.documents import Split
+from schemas.indexes import FIELDS, PARTS, VECTORS
 from schemas.lake import MANIFEST, Lake
-from schemas.links import FIELDS, PARTS, VECTORS
 from training.config import TrainConfig
 from training.model import LinkModel
 from training.towers.vectors import LinearSettings, SentenceSettings

@@ -17,8 +17,8 @@ from pipelines.sources.records import CandidateDocument
 from schemas.document_rows import from_row, to_row
 from schemas.documents import Image, ImageRef, Link, Provenance, Sentence, Split, indexes, numbers_of
 from schemas.failures import Failure, Reason, Stage
-from schemas.links import PredictedLink
 from training.linking.links import numbered
+from training.linking.records import PredictedLink
 
 LONG = "one two three four five"
 

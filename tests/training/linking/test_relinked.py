@@ -15,9 +15,9 @@ from forked import run_code
 from schemas.document_rows import to_row
 from schemas.documents import Given, GivenLink, Split
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, RELINKED_SCHEMA, PredictedLink, PredictedRelation
 from schemas.tables import check_schema
 from training.linking.links import Linker, by_similarity, write_links
+from training.linking.records import LINK_SCHEMA, RELINKED_SCHEMA, PredictedLink, PredictedRelation
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.model import LinkModel
 from training.shards import RunShards, run_here, shards_run_by

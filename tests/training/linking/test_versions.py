@@ -15,12 +15,12 @@ from schemas.documents import Split
 from schemas.errors import BuildError, NotFoundError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import MANIFEST, Folder, Lake
-from schemas.links import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
 from schemas.overrides import override
 from schemas.parts import Shard
 from schemas.tables import check_schema
 from training.evaluation.judge import judge_model
 from training.linking.links import DEFAULT_OPTIONS, Linker, LinkOptions
+from training.linking.records import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.metrics.calibration import Calibration, PrecisionPoint
 from training.model import LinkModel
