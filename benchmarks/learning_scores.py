@@ -26,7 +26,7 @@ from benchmarks.learning_pairs import PairsData
 from benchmarks.learning_scenes import ComposedScenes, OrderedScenes
 from schemas.configs import resolve
 from schemas.documents import Split
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from schemas.versions import fingerprint
 from training.config import TrainConfig
 from training.data.documents import DocumentSet

@@ -77,7 +77,7 @@ def build(dataset: str, *, lake: str, settings: Sequence[str] = (), **options: A
         options: other options of the command: `recipe=`, `runner=`, `workers=`.
 
     Raises:
-        MultilinkError: of the kind that the command ends with (`schemas.errors`).
+        MultilinkError: of the kind that the command ends with (`schemas.messages`).
     """
     return _summary("build", options, dataset=dataset, lake=lake, settings=settings)
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.features import column_to_vectors
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import UsageError
 from schemas.parts import Shard, read_part, split_parts
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """The documents of a split, for PyTorch: an iterable data set, shard by shard, which workers of a loader share."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Sequence
 from typing import Any

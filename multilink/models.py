@@ -25,9 +25,9 @@ from pipelines.sources.datasets.documents import read_row
 from pipelines.sources.records import outcomes_of
 from pipelines.sources.source import image_root
 from schemas.documents import UNDETERMINED, Role
-from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
+from schemas.messages import UsageError
 from schemas.overrides import override
 from training.data.ragged import Floats
 from training.linking.fitting import fitted

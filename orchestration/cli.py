@@ -28,7 +28,7 @@ from typer.main import get_group
 
 from orchestration.console import Console, erased
 from orchestration.interrupts import INTERRUPTS, STOPPED
-from schemas.errors import MultilinkError, without_passwords
+from schemas.messages import MultilinkError, without_passwords
 from schemas.versions import code_version
 from training.project import FILE
 

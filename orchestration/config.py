@@ -43,7 +43,7 @@ from schemas.configs import (
     restore,
 )
 from schemas.duplicates import LeakKind
-from schemas.errors import ConfigError, NotFoundError
+from schemas.messages import ConfigError, NotFoundError
 from schemas.overrides import override
 from schemas.plugins import OBJECTIVES, canonical_names
 from training import recipes as train_recipes

@@ -11,8 +11,7 @@ from dataclasses import fields
 from time import monotonic
 from typing import Any, cast
 
-from schemas.console import Passing, paced
-from schemas.errors import without_passwords
+from schemas.messages import Passing, paced, without_passwords
 
 ERASED = "\r\x1b[2K"  # the line that a terminal's cursor is in
 

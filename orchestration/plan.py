@@ -16,8 +16,8 @@ from orchestration import steps
 from orchestration.config import DatasetSettings, RayWhere, Settings
 from orchestration.steps import Step
 from schemas.documents import Split
-from schemas.errors import NotFoundError, without_passwords
 from schemas.lake import Lake
+from schemas.messages import NotFoundError, without_passwords
 
 if TYPE_CHECKING:
     from training.promotions.record import ModelVersion, Record

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-from schemas.console import Say
+from schemas.messages import Say
 from training.project import FILE, KEY, VARIABLES, read_project, setting
 
 _SQLITE = "sqlite:///"

@@ -21,10 +21,9 @@ from orchestration.config import LinksSettings
 from orchestration.console import as_mapping
 from pipelines.settings import Runner
 from schemas.configs import coerce, unknown_key
-from schemas.console import Say
 from schemas.documents import Split
-from schemas.errors import ConfigError, GateError, IntegrityError, UsageError
 from schemas.lake import Lake
+from schemas.messages import ConfigError, GateError, IntegrityError, Say, UsageError
 from schemas.overrides import override
 from schemas.versions import plain
 

@@ -44,9 +44,9 @@ from pipelines.transforms import (
     show,
 )
 from schemas.configs import naming
-from schemas.errors import BuildError
 from schemas.failures import TRANSIENT, Failure, Stage
 from schemas.lake import DRAFTS, MANIFEST, Folder, Lake
+from schemas.messages import BuildError
 from schemas.raw import UNREACHED
 
 

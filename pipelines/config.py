@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.recipe import BuildConfig
 from schemas.configs import pick
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 from schemas.plugins import SOURCES, load_plugin, origin, own_parts, plugins
 
 

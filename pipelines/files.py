@@ -28,9 +28,9 @@ from typing import BinaryIO, cast
 
 from backports import zstd
 
-from schemas.errors import NotFoundError
 from schemas.failures import Failure, Reason, Stage, is_about_machine
 from schemas.lake import Folder, folder_of
+from schemas.messages import NotFoundError
 
 INSIDE = "!/"  # between an archive and the name of a file in it, as in the URLs of Java archives
 MAX_LINE_BYTES = 64 * 2**20  # a longer line is no record

@@ -32,10 +32,10 @@ from google.protobuf.struct_pb2 import Struct
 
 from pipelines.runner.spilling import SpillingRunner
 from pipelines.settings import Runner
-from schemas import errors
-from schemas.errors import BuildError, MultilinkError, UsageError
+from schemas import messages
 from schemas.failures import is_about_machine
 from schemas.lake import Folder
+from schemas.messages import BuildError, MultilinkError, UsageError
 
 WORKER_TIMEOUT_S = 300.0  # a cluster without a free slot and a pool that starts no worker look alike
 WORKER_LOG_LEVEL = "CRITICAL"  # what fails is raised, with its traceback, by the run itself
@@ -46,7 +46,7 @@ T = TypeVar("T")
 V = TypeVar("V", bound=PipelineOptions)
 Assemble = Callable[[beam.Pipeline], None]
 # The last line of a traceback, with the step Beam adds to it. A cause comes before what was raised from it.
-_OWN_ERROR = re.compile(r"^schemas\.errors\.(?P<kind>\w+): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
+_OWN_ERROR = re.compile(r"^schemas\.messages\.(?P<kind>\w+): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
 _JAVA_CAUSE = re.compile(r"(?:^Caused by: | failed in state FAILED: )(.+)$", re.MULTILINE)
 _SYSTEM_ERROR = re.compile(r"^(?:\w+\.)*(?:\w*Error): (?P<message>.*?)(?: \[while running .*)?$", re.MULTILINE)
 
@@ -220,7 +220,7 @@ def _own_error(text: str) -> MultilinkError | None:
     """
     own = list(_OWN_ERROR.finditer(text))
     if own:
-        error: MultilinkError = getattr(errors, own[-1]["kind"])(own[-1]["message"].strip())
+        error: MultilinkError = getattr(messages, own[-1]["kind"])(own[-1]["message"].strip())
         return error
     system = [found["message"] for found in _SYSTEM_ERROR.finditer(text)]
     about_machine = [message for message in system if is_about_machine(OSError(message))]

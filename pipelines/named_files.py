@@ -15,8 +15,8 @@ from functools import lru_cache, partial
 from pathlib import PurePosixPath
 
 from pipelines.files import ABSENT, DAMAGE, INSIDE, MAX_FILE_BYTES, is_archive, is_zip, open_uri, tar_members
-from schemas.errors import ConfigError
 from schemas.failures import Reason, Rejection, is_about_machine
+from schemas.messages import ConfigError
 
 # Data sets name an image `123.jpg` that is there as `123.png`: tried in this order after the name as written.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".JPG", ".JPEG", ".PNG")

@@ -37,8 +37,8 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache, cached
 from filelock import FileLock
 
-from schemas.errors import BuildError
 from schemas.lake import Folder, Lake, Sink
+from schemas.messages import BuildError
 from schemas.stores import ObjectFile, read_end, read_range
 from schemas.tables import travels
 

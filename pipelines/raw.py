@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 from fastwarc import ArchiveIterator
 
 from pipelines.packs import PackFolder, PackRef
-from schemas.errors import IntegrityError
 from schemas.lake import Folder
+from schemas.messages import IntegrityError
 from schemas.raw import RAW_SCHEMA, RawEntry
 from schemas.tables import read_columns, records_table
 

@@ -47,11 +47,11 @@ from pipelines.turns import LEASES, turn_alone, turn_of_build
 from pipelines.web.client import process_client
 from pipelines.web.downloads import CapturedFile, capture_file
 from pipelines.web.requests import REMEMBERED_S, FetchFailed
-from schemas.errors import BuildError, UsageError
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import DRAFTS, MANIFEST, Folder, Lake
 from schemas.leases import HeldError
 from schemas.manifest import CARDS, Manifest, check_same, commit, small_splits, table_parts
+from schemas.messages import BuildError, UsageError
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieval, Retrieved, retrieval_row, retrieval_tables
 
 SHARES_OF_A_WORKER = 8  # parts that hosts are divided into

@@ -24,9 +24,9 @@ import numpy as np
 from pipelines.features.values import DOCUMENTS, IMAGES, feature_folder
 from pipelines.packs import pack_at, parse_keys, read_keys, remove_rows
 from pipelines.turns import LEASES, turn_alone
-from schemas.errors import UsageError
 from schemas.lake import MANIFEST, Folder, Lake, is_temporary
 from schemas.manifest import COPIES, Manifest, read_manifest
+from schemas.messages import UsageError
 from schemas.tables import read_columns
 
 MIN_AGE_S = 86_400.0

@@ -32,8 +32,8 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
-from schemas.console import Passing
 from schemas.failures import FILTERED, OF_PARTS, Failure, Reason, Stage, unexpected
+from schemas.messages import Passing
 
 POLL_S = 1.0
 

@@ -31,7 +31,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, cast
 import msgspec
 from msgspec import Meta
 
-from schemas.errors import ConfigError, IntegrityError
+from schemas.messages import ConfigError, IntegrityError
 from schemas.plugins import NAME, Group, canonical_names, default_name, find_part, part_names
 from schemas.versions import plain
 

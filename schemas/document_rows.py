@@ -20,7 +20,7 @@ from schemas.documents import (
     Sentence,
     Split,
 )
-from schemas.errors import IntegrityError
+from schemas.messages import IntegrityError
 
 
 def to_row(document: Document) -> dict[str, Any]:

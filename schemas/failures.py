@@ -15,7 +15,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from schemas.errors import MultilinkError
+from schemas.messages import MultilinkError
 from schemas.tables import clean, column, table_schema, travels
 
 _OF_MACHINE = frozenset(

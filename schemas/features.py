@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.errors import IntegrityError
+from schemas.messages import IntegrityError
 from schemas.plugins import SUM
 from schemas.tables import FEATURE_PREFIX, column
 

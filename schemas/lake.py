@@ -36,7 +36,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
+from schemas.messages import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.stores import (
     FileInfo,
     ObjectFile,

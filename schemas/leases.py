@@ -22,8 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder
+from schemas.messages import BuildError, UsageError
 from schemas.stores import read_object, write_object
 
 LEASE = "lease.json"

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from schemas.configs import JsonFile
 from schemas.documents import Split
-from schemas.errors import IntegrityError
 from schemas.failures import TRANSIENT, Reason
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import MANIFEST, Folder, Lake, check_name, inner_path
+from schemas.messages import IntegrityError
 from schemas.overrides import flatten
 from schemas.tables import read_columns
 from schemas.versions import digest_stream, fingerprint

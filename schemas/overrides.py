@@ -21,7 +21,7 @@ from schemas.configs import (
     restore,
     unknown_key,
 )
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 from schemas.plugins import NAME, SUM, default_name
 from schemas.versions import plain
 

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.documents import Split
-from schemas.errors import IntegrityError, NotFoundError
 from schemas.features import FeatureKind, column_to_vectors
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
+from schemas.messages import IntegrityError, NotFoundError
 from schemas.tables import FEATURE_PREFIX, check_schema, read_columns
 from schemas.versions import digest_stream
 

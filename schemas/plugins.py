@@ -29,7 +29,7 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 
 NAME, SUM = "name", "+"
 

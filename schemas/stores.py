@@ -26,7 +26,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, UpdateVersion

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import IntegrityError
 from schemas.lake import Folder
+from schemas.messages import IntegrityError
 from schemas.versions import plain
 
 MEANING = b"meaning"

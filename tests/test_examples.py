@@ -27,7 +27,7 @@ from pipelines.features.catalogue import extractors
 from pipelines.settings import FeaturesConfig
 from pipelines.sources.datasets.news import NewsSource
 from schemas.documents import Role
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 from schemas.overrides import override
 from schemas.plugins import (
     FUSERS,

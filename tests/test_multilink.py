@@ -21,7 +21,7 @@ from PIL import Image
 
 import multilink
 from orchestration.inference.documents import link_file
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.linking.records import PredictedLink
 
 PHOTOGRAPHS = Path(__file__).parent / "fixtures" / "photographs"

@@ -5,8 +5,6 @@ objectives are parts (`training.parts`), and what they must agree on is checked 
 only what is read (`TrainConfig.reading`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial, reduce
@@ -14,7 +12,7 @@ from operator import or_
 from typing import Annotated, Any, ClassVar, Literal
 
 from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Settings, require
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from schemas.plugins import IMAGE_TOWERS, OBJECTIVES, SUM, TEXT_TOWERS, Group, canonical_names, find_part
 from training.objectives.term import Term
 from training.parts import DataConfig, LinkSettings, Needs, PartSettings, Reading, parts_in

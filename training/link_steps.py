@@ -13,8 +13,6 @@ All keep the level of cosines, so that zero means what it meant. Shape suffixes:
 K and L rows of the banks, d dimensions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Self
 

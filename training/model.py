@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from schemas.configs import resolve, restore
-from schemas.errors import IntegrityError, NotFoundError, UsageError
+from schemas.messages import IntegrityError, NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.documents import DocumentSet, GivenDocument, TextView, document_set, viewed
 from training.data.loading import DatasetIdentity

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 
 FILE = "multilink.toml"
 VERIFY, TRUST, KEY = "verify", "trust", "key"

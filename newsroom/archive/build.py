@@ -27,8 +27,6 @@ from newsroom.archive.pictures import Pictures
 from newsroom.archive.records import Records, write_table
 from newsroom.archive.vectors import EXACT_BELOW, QUERIES, Stacked, Vectors, add_to_cells, all_rows, faiss, make_cells
 from newsroom.archive.words import tantivy
-from schemas.console import Say
-from schemas.errors import IntegrityError, UsageError
 from schemas.indexes import (
     CELLS,
     CONFIDENCE,
@@ -43,6 +41,7 @@ from schemas.indexes import (
 )
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest
+from schemas.messages import IntegrityError, Say, UsageError
 from schemas.parts import Shard, split_parts
 from schemas.versions import digest_stream, fingerprint
 from training.data.lake import read_bank

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 
 COMPARED = ("date", "width", "height")
 EQUAL = ("credit", "licence", "format", "orientation")

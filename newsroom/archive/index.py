@@ -20,7 +20,6 @@ from newsroom.archive.confidence import Confidence
 from newsroom.archive.records import Records, write_table
 from newsroom.archive.vectors import Stacked, Vectors
 from newsroom.archive.words import write_words
-from schemas.errors import IntegrityError, NotFoundError
 from schemas.indexes import (
     CELLS,
     CONFIDENCE,
@@ -35,6 +34,7 @@ from schemas.indexes import (
 )
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest
+from schemas.messages import IntegrityError, NotFoundError
 from schemas.versions import digest_stream, fingerprint
 from training.data.mapped import cache_folder
 from training.data.ragged import Bool, Float32, UInt64

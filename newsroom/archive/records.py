@@ -21,8 +21,8 @@ from newsroom.archive.filters import COMPARED, EQUAL, SHOWN_WITH, WORDS, Conditi
 from newsroom.archive.vectors import by_part
 from newsroom.archive.words import Words
 from schemas import indexes
-from schemas.errors import NotFoundError
 from schemas.indexes import FIELDS_SCHEMA, PLACES_SCHEMA
+from schemas.messages import NotFoundError
 from schemas.metadata import Metadata
 from schemas.tables import check_schema
 from training.data.ragged import Bool, Int32, Int64, UInt8, UInt64

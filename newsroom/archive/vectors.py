@@ -20,8 +20,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from schemas.errors import ConfigError
 from schemas.indexes import CellsNote
+from schemas.messages import ConfigError
 from training.data.ragged import Float32, Floats, Int64, stream
 
 EXACT_BELOW = 100_000  # images

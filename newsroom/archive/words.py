@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from newsroom.archive.filters import COMPARED, EQUAL, SHOWN_WITH, WORDS, Condition, Filters
 from newsroom.archive.vectors import Ranked, library
-from schemas.errors import IntegrityError
+from schemas.messages import IntegrityError
 from training.data.ragged import Bool, Int64
 
 LEXICAL_WORDS = 64  # of a text, the rarest

@@ -21,8 +21,8 @@ from newsroom.decisions.store import Store, open_store
 from newsroom.search.queries import Query
 from newsroom.search.search import SearchResult
 from schemas.configs import resolve
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
+from schemas.messages import NotFoundError, UsageError
 from training.data.ragged import stream
 from training.metrics.preference import Preference
 

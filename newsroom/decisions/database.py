@@ -30,8 +30,8 @@ import sqlalchemy as sql
 from sqlalchemy import Column, String, Table, Text
 from sqlalchemy.exc import SQLAlchemyError
 
-from schemas.errors import BuildError, NotFoundError, UsageError, without_passwords
 from schemas.lake import Lake
+from schemas.messages import BuildError, NotFoundError, UsageError, without_passwords
 
 METADATA = sql.MetaData()
 KEPT = Table("kept", METADATA, Column("name", String, primary_key=True), Column("value", String, nullable=False))

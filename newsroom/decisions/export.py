@@ -21,9 +21,9 @@ from typing import Any
 from newsroom.decisions.records import Action, Decision, standing
 from newsroom.decisions.store import Store
 from schemas.documents import Role, Split
-from schemas.errors import NotFoundError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import NotFoundError
 from schemas.parts import rows_where
 
 DATASET = "decisions"  # name it gets in the lake

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from schemas.documents import UNDETERMINED
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from schemas.versions import fingerprint, plain
 
 MAX_NOTE, MAX_WHO = 2_000, 200  # characters

@@ -30,7 +30,7 @@ from newsroom.decisions.database import (
 from newsroom.decisions.records import Action, Decision, Ranking, article_digest
 from schemas.configs import restore
 from schemas.documents import UNDETERMINED, Role
-from schemas.errors import NotFoundError, UsageError
+from schemas.messages import NotFoundError, UsageError
 from schemas.versions import plain
 
 READ_AT_ONCE = 500

@@ -15,9 +15,9 @@ from newsroom.decisions.records import Action, Decision, standing
 from newsroom.decisions.store import Store
 from newsroom.labels.linked import LinkSet, find_links, linked_documents, outcomes
 from schemas.documents import IMAGE_NUMBERS, indexes
-from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest
+from schemas.messages import UsageError
 from schemas.parts import read_part
 from schemas.versions import fingerprint
 from training.data.ragged import Int64, stream

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from newsroom.labels.rows import place_of, readable, rows_at
 from schemas.documents import AFTER_SENTENCE, IMAGE_NUMBERS, SENTENCE_NUMBERS, indexes
-from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest
+from schemas.messages import IntegrityError, NotFoundError, UsageError
 from schemas.parts import read_part
 from training.data.ragged import Bool, Int64
 from training.linking.records import LINK_SCHEMA, LINKED_SCHEMA, LinksManifest, read_links

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.documents import Split
-from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
+from schemas.messages import IntegrityError
 from training.data.mapped import Arrays, content_of, mapped
 from training.data.ragged import Int64
 

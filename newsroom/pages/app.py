@@ -31,8 +31,8 @@ from newsroom.pages.monitoring import add_metrics
 from newsroom.pages.rendering import page
 from newsroom.pages.searches import Searches
 from newsroom.pages.state import Pages, PagesSettings
-from schemas.errors import MultilinkError, NotFoundError, UsageError
 from schemas.lake import Lake
+from schemas.messages import MultilinkError, NotFoundError, UsageError
 from training.listening import TimedProtocol, bind
 
 LOOK_AGAIN_S, DAY_S = 15.0, 24 * 3600.0

@@ -13,9 +13,9 @@ from newsroom.archive.index import index_folder
 from newsroom.archive.records import Picture
 from newsroom.labels.rows import readable
 from newsroom.pages.rendering import picture_address
-from schemas.errors import NotFoundError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake
+from schemas.messages import NotFoundError
 
 AliasesOf = Callable[[str], Mapping[str, str]]  # of a registered model: alias -> version
 ALIASES = ("champion", "challenger")  # in the order in which they are offered

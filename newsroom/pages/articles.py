@@ -37,8 +37,8 @@ from newsroom.search.search import RankBy
 from pipelines.settings import ImagesConfig
 from schemas.codecs import ImageRejected, decode_image
 from schemas.documents import Role
-from schemas.errors import MultilinkError, NotFoundError, UsageError
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import MultilinkError, NotFoundError, UsageError
 
 TEXTS = ("headline", "lead", "caption", "body")
 MAX_HEADLINE, MAX_LEAD = 200, 700  # characters of the first lines of what is pasted

@@ -38,7 +38,7 @@ from newsroom.pages.state import Field, Pages, Shared, Visitor
 from newsroom.search.queries import Query
 from newsroom.search.search import search
 from schemas.configs import restore
-from schemas.errors import NotFoundError, UsageError
+from schemas.messages import NotFoundError, UsageError
 from schemas.metadata import plain_text
 from schemas.versions import plain
 

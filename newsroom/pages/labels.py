@@ -16,9 +16,9 @@ from newsroom.labels.label_sample import drawn_images, frame_of, label_of, pictu
 from newsroom.labels.linked import DrawnDocument, LinkSet, find_links, link_sets, linked_documents
 from newsroom.pages.rendering import address, page
 from newsroom.pages.state import Pages, Shared, Visitor
-from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import UsageError
 from schemas.metadata import plain_text
 
 MOST = 5_000  # pictures of a sample

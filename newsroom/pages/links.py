@@ -25,9 +25,9 @@ from newsroom.pages.datasets import VersionOrder, listed, version_rows
 from newsroom.pages.rendering import page, paging, picture_address, root_of
 from newsroom.pages.state import Number, Shared
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import UsageError
 from training.report.examples import ExampleDocument, draw_example
 from training.report.pages import drawing_style, drawn, edge_legend
 

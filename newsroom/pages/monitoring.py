@@ -16,9 +16,9 @@ from datetime import datetime
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry, Gauge
 
-from schemas.errors import IntegrityError
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest
+from schemas.messages import IntegrityError
 from training.listening import METRICS, Metered, exposition
 from training.promotions.record import CHANGED, JUDGED, trusted_statements
 

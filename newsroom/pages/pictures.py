@@ -21,9 +21,9 @@ from PIL import Image, ImageOps
 from pipelines.images.inspect import ROWS_PER_GROUP
 from pipelines.packs import PackFolder
 from schemas.documents import COPY_SCHEMA
-from schemas.errors import NotFoundError
 from schemas.lake import MANIFEST, Folder, Lake, check_name
 from schemas.manifest import Manifest, parsed_manifest
+from schemas.messages import NotFoundError
 
 PARTS_KEPT, GROUPS_KEPT = 32, 8  # hashes and footers of parts; row groups of 256 pictures
 KEPT = {"cache-control": "private, max-age=600"}  # a picture may be forgotten: a browser asks again after ten minutes

@@ -28,7 +28,7 @@ from newsroom.pages.words import Entity
 from newsroom.search.queries import ORDER, Query, Word
 from newsroom.search.search import MAX_TOP, RankBy, RankedImage, SearchResult, search
 from schemas.documents import UNDETERMINED
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.text.vocabulary import token_spans
 
 Group = tuple[RankedImage, ...]

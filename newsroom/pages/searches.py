@@ -30,7 +30,7 @@ from newsroom.pages.words import Gazetteer, find_entities
 from newsroom.search.archive import Archive
 from newsroom.search.queries import Query, QueryReader, SourceText
 from pipelines.sources.text import found_language
-from schemas.errors import BuildError, MultilinkError
+from schemas.messages import BuildError, MultilinkError
 from training.data.ragged import Float32
 
 MOST_OPEN = 2  # champion and challenger

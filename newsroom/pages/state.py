@@ -10,8 +10,8 @@ from fastapi import Depends, File, Form, Query, Request, UploadFile
 from newsroom.decisions.store import Store
 from newsroom.pages.archives import Archives
 from newsroom.pages.searches import Searches
-from schemas.errors import UsageError
 from schemas.lake import Lake
+from schemas.messages import UsageError
 from training.listening import is_loopback
 
 LEAST_TOKEN = 16  # characters

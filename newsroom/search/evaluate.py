@@ -22,11 +22,10 @@ from newsroom.archive.filters import WORDS
 from newsroom.archive.index import Index
 from newsroom.archive.vectors import RERANKED, fused
 from newsroom.search.queries import Query, QueryReader, Reader
-from schemas.console import aligned
 from schemas.documents import Role, Split
-from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import UsageError, aligned
 from schemas.parts import sampled
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split

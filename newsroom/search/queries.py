@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from schemas.documents import UNDETERMINED, Role
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.data.documents import GivenDocument, TextView
 from training.data.ragged import Float32
 from training.model import LinkModel

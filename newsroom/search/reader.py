@@ -27,10 +27,10 @@ from pipelines.recipe import BuildConfig
 from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument, CandidateImage, sentence
 from schemas.documents import Document, Provenance, Role
-from schemas.errors import ConfigError, UsageError
 from schemas.failures import Failure, Stage
 from schemas.features import RegionArrays, column_to_regions, column_to_vectors, several
 from schemas.lake import Folder, Lake
+from schemas.messages import ConfigError, UsageError
 from schemas.overrides import override
 from training.data.documents import GivenDocument
 from training.data.lake import region_bank

@@ -21,8 +21,7 @@ from newsroom.archive.index import Index
 from newsroom.archive.records import MAX_TITLE, Picture
 from newsroom.archive.vectors import RERANKED, Ranked, fused
 from newsroom.search.queries import Query, QueryReader, Reader, SourceText, read_words
-from schemas.console import aligned
-from schemas.errors import UsageError
+from schemas.messages import UsageError, aligned
 from training.data.ragged import Float32, Float64
 from training.metrics.relations import RefineConfig, RelationPredictor
 

@@ -10,8 +10,8 @@ import typer
 from orchestration.commands import options
 from orchestration.steps import index
 from schemas.documents import UNDETERMINED, Split
-from schemas.errors import UsageError
 from schemas.lake import Lake
+from schemas.messages import UsageError
 
 
 def index_command(

@@ -10,10 +10,10 @@ from orchestration.commands import options
 from orchestration.steps import build
 from pipelines.card.show import describe, failure_rows, failures_by_host, host_lines, one_line, retrieval_lines
 from pipelines.settings import Runner
-from schemas.errors import GateError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Lake
 from schemas.manifest import diff, read_manifest, table_parts, verify
+from schemas.messages import GateError, UsageError
 from schemas.parts import measured_ranges, vector_ranges
 from schemas.raw import retrieval_tables
 
@@ -110,7 +110,7 @@ def diff_command(old: options.Reference, new: options.Reference, lake: options.L
 
 def overlap_command(first: options.Reference, second: options.Reference, lake: options.LakePath) -> options.Summaries:
     """Count the common ids, addresses and texts of documents, and contents and addresses of images, of two versions."""
-    from pipelines.card.overlap import overlaps
+    from orchestration.workflows.overlap import overlaps
 
     home = Lake.at(lake)
     (one, at_one), (two, at_two) = read_manifest(home, first), read_manifest(home, second)

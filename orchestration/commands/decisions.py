@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from orchestration.commands import options
-from schemas.console import aligned, counted
 from schemas.documents import Split
 from schemas.lake import Folder, Lake
+from schemas.messages import aligned, counted
 
 SHOWN_NOTE = 40
 

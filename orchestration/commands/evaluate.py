@@ -8,7 +8,7 @@ import typer
 from orchestration.commands import options
 from orchestration.steps import compare, evaluate
 from schemas.documents import Split
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from schemas.overrides import override
 from training.recipes import DEFAULT_RECIPE, known_recipe
 

@@ -10,10 +10,9 @@ import typer
 
 from orchestration.commands import options
 from orchestration.steps import link
-from schemas.console import counted
-from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import BuildError, UsageError, counted
 
 
 def link_command(

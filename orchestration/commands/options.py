@@ -16,10 +16,9 @@ from orchestration.cli import SharedOptions
 from orchestration.config import LinksSettings
 from orchestration.console import Console
 from schemas import documents
-from schemas.console import Say
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import NotFoundError, Say, UsageError
 
 if TYPE_CHECKING:
     from training.metrics.relations import RefineConfig

@@ -7,8 +7,8 @@ import typer
 
 from orchestration.commands import options
 from orchestration.steps import promote
-from schemas.errors import GateError, UsageError
 from schemas.lake import Lake
+from schemas.messages import GateError, UsageError
 
 if TYPE_CHECKING:
     from training.mlflow.promotion import Promotion

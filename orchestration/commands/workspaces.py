@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from orchestration.commands import options
-from schemas.errors import NotFoundError
+from schemas.messages import NotFoundError
 
 
 def demo_command(

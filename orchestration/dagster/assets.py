@@ -35,8 +35,8 @@ from orchestration.dagster.record import (
 from orchestration.plan import Plan, registered_name
 from orchestration.steps import FINAL, Step
 from schemas.configs import resolve
-from schemas.errors import MultilinkError
 from schemas.lake import Lake
+from schemas.messages import MultilinkError
 
 if TYPE_CHECKING:
     from training.promotions.record import ModelVersion

@@ -47,7 +47,7 @@ from orchestration.dagster.record import (
     newest,
 )
 from orchestration.plan import Plan
-from schemas.errors import MultilinkError
+from schemas.messages import MultilinkError
 
 REBUILD = "rebuild"
 STAGE_MEANINGS = {

@@ -22,9 +22,8 @@ from dagster_pipes import (
 
 from orchestration.__main__ import main
 from orchestration.steps import FINAL, Step, build, compare, from_json, summary_of
-from schemas.console import paced
-from schemas.errors import MultilinkError, without_passwords
 from schemas.failures import Stage
+from schemas.messages import MultilinkError, paced, without_passwords
 
 STEPS, ERROR, IS_FINAL = "steps", "error", "is_final"
 VERSION, LEAD = "version", "lead_over_nostruct"

@@ -30,7 +30,7 @@ from dagster_pipes import PIPES_PROTOCOL_VERSION_FIELD
 from orchestration.config import RaySettings, RayWhere
 from orchestration.dagster.external import ERROR, IS_FINAL, STEPS
 from orchestration.steps import Step, as_json
-from schemas.errors import BuildError
+from schemas.messages import BuildError
 
 POLL_S = 5.0
 END_TIMEOUT_S = 60.0

@@ -25,11 +25,10 @@ from orchestration.demo.recorded_web import recorded_news, recording_at, scrapin
 from orchestration.plan import Plan
 from orchestration.project import remember, workspace_key
 from orchestration.steps import Step, summary_of
-from schemas.console import Say
 from schemas.documents import Split
-from schemas.errors import GateError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import GateError, Say
 from training.metrics.scores import Score
 
 DATASET, RECIPE = "diy", "tiny"

@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 
 from orchestration.interrupts import heed_interrupts
 from orchestration.project import be_quiet
-from schemas.console import Say
-from schemas.errors import BuildError, MultilinkError
+from schemas.messages import BuildError, MultilinkError, Say
 
 AT_ONCE = 2  # trainings side by side
 _FORKS = sys.platform == "linux"

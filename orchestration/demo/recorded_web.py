@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from schemas.errors import BuildError, NotFoundError
+from schemas.messages import BuildError, NotFoundError
 
 PACKAGE = "multilink_recorded_web"
 LOOPBACK = "127.0.0.1"

@@ -10,9 +10,9 @@ from pathlib import Path
 from pipelines.config import recipe
 from pipelines.files import is_archive
 from pipelines.run import build_dataset
-from schemas.console import Say
 from schemas.features import several
 from schemas.lake import Lake
+from schemas.messages import Say
 from schemas.overrides import override
 from training.data.loading import DatasetIdentity
 

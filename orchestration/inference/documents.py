@@ -10,8 +10,8 @@ from pipelines.recipe import BuildConfig
 from pipelines.run import with_inputs
 from pipelines.sources.records import with_addresses
 from pipelines.sources.source import Outcomes, image_root
-from schemas.console import Say
 from schemas.lake import Folder, Lake
+from schemas.messages import Say
 from schemas.overrides import override
 from training.evaluation.models import CLASS_NAMES
 from training.linking.links import DEFAULT_OPTIONS, LinkOptions

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from schemas.errors import BuildError
+from schemas.messages import BuildError
 
 HOST = "127.0.0.1"
 MARK_VARIABLE = "MULTILINK_UP"

@@ -28,9 +28,8 @@ from orchestration.config import PAGE_VARIABLE, SETTINGS_VARIABLE, Settings, loa
 from orchestration.demo.recorded_web import recording_at
 from orchestration.local.supervisor import HOST, MARK_VARIABLE, Service, Supervisor, end_marked
 from orchestration.project import remember
-from schemas.console import Say
-from schemas.errors import UsageError, as_arguments
 from schemas.lake import Lake
+from schemas.messages import Say, UsageError, as_arguments
 
 WATCH_S = 1.0
 DAGSTER_PORT, MLFLOW_PORT, PAGES_PORT = 3000, 5000, 8090

@@ -1,7 +1,5 @@
 """What a lake has of documents, pages or images, the models that were trained on it, and its removal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +7,9 @@ from typing import Any
 from pipelines.forgetting.forget import Forgotten, forget
 from pipelines.forgetting.holdings import NamedContent, find_holdings, made_by_models, remove_made_by_models
 from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns
-from schemas.console import Say, counted
-from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import Say, UsageError, counted
 from training.data.mapped import forget_version
 from training.mlflow.stored import is_missing, tracking_uri
 from training.promotions.record import TAINTED, trusted_statements

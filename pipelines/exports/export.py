@@ -40,10 +40,9 @@ from pipelines.exports.formats import FORMATS, ROW_SCHEMA, ROWS_PER_GROUP, docum
 from pipelines.exports.reading import read_shard, shards_of
 from pipelines.shards.writing import groups_of, write_file, write_part
 from pipelines.turns import turn_of_build
-from schemas.console import Say
-from schemas.errors import IntegrityError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, check_same, commit, read_manifest
+from schemas.messages import IntegrityError, Say, UsageError
 from schemas.parts import Shard
 from schemas.versions import digest_stream
 

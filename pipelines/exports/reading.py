@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from pipelines.sources.corpora.compose import extras_of
 from schemas.documents import AFTER_SENTENCE, Split, document_schema
-from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.manifest import Manifest
+from schemas.messages import IntegrityError
 from schemas.parts import Shard, read_part, split_parts
 
 _PICTURE_COLUMNS = ("hash", "width", "height", "format", "licence", "metadata", "jpeg")

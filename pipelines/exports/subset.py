@@ -26,12 +26,11 @@ from pipelines.settings import ShardsConfig
 from pipelines.shards.writing import ROWS_PER_GROUP, DocumentSize, part_name, size_of, summarise, write_part
 from pipelines.sources.draws import hashed
 from pipelines.turns import turn_of_build
-from schemas.console import Say
 from schemas.document_rows import from_row, to_row
 from schemas.documents import Link, Split, document_schema, image_schema, indexes
-from schemas.errors import UsageError
 from schemas.lake import MANIFEST, Folder, Lake, check_name
 from schemas.manifest import COPIES, FileEntry, Manifest, commit, read_manifest, version_name
+from schemas.messages import Say, UsageError
 from schemas.parts import Shard, read_part
 from schemas.versions import fingerprint, reached_digest
 

@@ -25,9 +25,9 @@ from pipelines.features.values import DOCUMENTS, IMAGES, Row
 from pipelines.features.weights import WeightFile, parse_weights
 from pipelines.images.inspect import encode_jpeg
 from pipelines.settings import FeaturesConfig, HttpConfig
-from schemas.errors import ConfigError
 from schemas.features import FeatureColumn
 from schemas.lake import Folder
+from schemas.messages import ConfigError
 from schemas.plugins import EXTRACTORS, load_plugin, origin, own_parts, part_names, plugins
 
 SETTINGS = {IMAGES: "features.images", DOCUMENTS: "features.sentences"}  # that name the extractors of a table

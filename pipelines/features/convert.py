@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from pipelines.features.catalogue import made_up_pictures
 from pipelines.features.pixels import Architecture, Preprocessing, Square
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 
 OUTPUTS = ["vector", "cells", "probabilities", "cell_probabilities", "middle"]
 PICTURES = 32

@@ -38,10 +38,10 @@ from pipelines.settings import FeaturesConfig, HttpConfig, ImagesConfig
 from schemas.codecs import picture_libraries
 from schemas.configs import require
 from schemas.documents import Document
-from schemas.errors import BuildError, MultilinkError
 from schemas.failures import Failure, Reason, Stage, is_about_machine
 from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
+from schemas.messages import BuildError, MultilinkError
 from schemas.tables import travels
 from schemas.versions import canonical_json, digest_within, fingerprint
 

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from pipelines.features.values import Float32, Passing, Regions, Rejected, Row, feature_column, kept_regions
 from pipelines.features.weights import WeightFile
 from pipelines.settings import FeaturesConfig
-from schemas.errors import ConfigError
 from schemas.features import FeatureColumn, FeatureKind
+from schemas.messages import ConfigError
 
 SUFFIX = ".parquet"
 NEEDED = ("name", "box", "vector")

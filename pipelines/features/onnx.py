@@ -36,8 +36,8 @@ from pipelines.features.values import Float32, Matrix, Row, Vector, feature_colu
 from pipelines.features.weights import WeightFile, digest_of, weight_of
 from pipelines.settings import FeaturesConfig
 from schemas.configs import NonNegativeInt, PositiveInt, Settings, require, resolve, restore
-from schemas.errors import ConfigError, NotFoundError
 from schemas.features import FeatureColumn
+from schemas.messages import ConfigError, NotFoundError
 
 _FIXED_TEXT = "a photograph of two red houses by the sea"
 

@@ -46,8 +46,8 @@ from pipelines.features.weights import LocalFile, digest_of
 from pipelines.settings import Device, FeaturesConfig
 from schemas.codecs import ImageRejected, decode_image
 from schemas.configs import PositiveInt, Settings
-from schemas.errors import ConfigError
 from schemas.features import FeatureKind
+from schemas.messages import ConfigError
 
 Pixels = npt.NDArray[np.uint8]  # H x W x 3, RGB, or N of them
 

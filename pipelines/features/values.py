@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import FeaturesConfig
-from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind, Storage, storable, vectors_to_column
 from schemas.lake import Folder, Lake
+from schemas.messages import IntegrityError
 from schemas.tables import column as field
 from schemas.tables import table_schema
 from schemas.versions import fingerprint

@@ -22,8 +22,8 @@ from pipelines.web.client import process_client
 from pipelines.web.downloads import capture_file
 from pipelines.web.requests import FetchFailed
 from schemas.configs import require
-from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
 from schemas.lake import Folder, folder_of
+from schemas.messages import BuildError, ConfigError, IntegrityError, NotFoundError
 from schemas.versions import digest_stream, digest_within, fingerprint
 
 _FIELD = "features.weights"

@@ -32,7 +32,6 @@ from pipelines.sources.takedowns import Takedowns
 from pipelines.sweep import remove_version
 from pipelines.turns import turn_alone
 from pipelines.web.requests import FetchFailed, Kind, normalise
-from schemas.console import Say
 from schemas.document_rows import from_row, to_row
 from schemas.documents import (
     AFTER_SENTENCE,
@@ -43,10 +42,10 @@ from schemas.documents import (
     ImageStatement,
     document_schema,
 )
-from schemas.errors import IntegrityError
 from schemas.indexes import FIELDS, PARTS, IndexManifest
 from schemas.lake import DRAFTS, LATEST, MANIFEST, Folder, Lake, is_temporary
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import IntegrityError, Say
 from schemas.raw import RETRIEVAL_SCHEMA, Retrieved, retrieval_tables
 from schemas.versions import fingerprint
 

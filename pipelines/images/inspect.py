@@ -36,10 +36,10 @@ from pipelines.packs import PackFolder, PackRef
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected, decode_image, picture_libraries
 from schemas.documents import COPY_SCHEMA, SHORTER_SIDE_PX, Image
-from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason
 from schemas.features import Storage, storable
 from schemas.lake import Lake
+from schemas.messages import ConfigError, NotFoundError
 from schemas.tables import travels
 from schemas.versions import digest_within
 from schemas.versions import fingerprint as digest_of

@@ -24,7 +24,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import IO
 
-from schemas.errors import BuildError
+from schemas.messages import BuildError
 
 BLOCK_BYTES = 1 << 14  # of a run, read in one go: 2 MB for each GB, in runs of 8 MB
 RECORD_OVERHEAD = 150  # bytes of a record in memory besides its content

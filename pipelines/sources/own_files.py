@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 
 from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, input_file, is_archive, is_pattern
 from pipelines.named_files import is_picture
-from schemas.errors import UsageError
 from schemas.lake import Folder
+from schemas.messages import UsageError
 
 _WILD = frozenset("*?[")
 _HEAD_BYTES = 2048

@@ -38,8 +38,8 @@ from pipelines.files import MAX_LINE_BYTES, BrokenInputError, input_file, read_l
 from pipelines.sources.fields import Object, typed
 from pipelines.sources.records import FieldError, damage_of, json_lines, json_object, object_or_problem, utf8
 from pipelines.tables import is_bytes, is_table, read_batches, read_schema
-from schemas.errors import BuildError
 from schemas.failures import Reason
+from schemas.messages import BuildError
 
 Cells = dict[str, str]  # cells by column name, without space around them
 Line = tuple[int, str]  # its number, and its text with the line break

@@ -38,9 +38,9 @@ from pipelines.web.client import Client, process_client, usable
 from pipelines.web.pool import fetch_all
 from pipelines.web.requests import Outcome, Request, Response
 from schemas.configs import Outside, Settings, outside
-from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, folder_of
+from schemas.messages import UsageError
 
 T = TypeVar("T")
 R = TypeVar("R")

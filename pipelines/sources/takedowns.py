@@ -26,9 +26,9 @@ from pipelines.embedded import Unusable, on_web
 from pipelines.files import open_uri
 from pipelines.sources.records import CandidateDocument, CandidateImage
 from pipelines.web.requests import FetchFailed, host_of, normalise
-from schemas.errors import NotFoundError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
+from schemas.messages import NotFoundError, UsageError
 from schemas.versions import fingerprint
 
 _KINDS = ("id", "url", "domain", "sha256")

@@ -24,9 +24,9 @@ from filelock import FileLock
 from pipelines.raw import FILES
 from pipelines.web.client import Client
 from pipelines.web.requests import NOT_MODIFIED, SUCCESSES, FetchFailed, Kind, Request, Target, posix_time, utc_text
-from schemas.errors import BuildError
 from schemas.failures import TRANSIENT, Reason
 from schemas.lake import Folder
+from schemas.messages import BuildError
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18})")

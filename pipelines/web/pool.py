@@ -29,8 +29,8 @@ from typing import IO
 
 from pipelines.web.client import Client
 from pipelines.web.requests import FetchFailed, Outcome, Request, Task, backoff_s
-from schemas.errors import BuildError
 from schemas.failures import Reason
+from schemas.messages import BuildError
 
 _BATCH = 20_000  # requests that are looked up in the store at once
 _PIECE = 1_000  # tasks of a host's queue that are written, and read, at once

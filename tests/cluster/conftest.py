@@ -38,9 +38,9 @@ from cluster.local.deployment import SPLITS
 from cluster.local.programs import BEAM_JAVA, FLINK, SPARK, VERSITYGW, Engine
 
 from orchestration.demo.recorded_web import scraping
-from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import UsageError
 
 RESULTS = ROOT / "tests" / "cluster" / "RESULTS.md"
 _HEAD = """\

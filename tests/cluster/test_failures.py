@@ -33,9 +33,9 @@ from cluster.local.programs import Engine
 
 from pipelines.launch import run_pipeline
 from pipelines.settings import Runner
-from schemas.errors import BuildError
 from schemas.lake import Folder, Lake
 from schemas.manifest import read_manifest
+from schemas.messages import BuildError
 from training.mlflow.tracked_training import TASKS
 
 AWAY_S = 60.0

@@ -13,7 +13,7 @@ import typer
 from commands import parse
 from repository import ROOT
 
-from schemas.errors import NotFoundError
+from schemas.messages import NotFoundError
 from schemas.overrides import override
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

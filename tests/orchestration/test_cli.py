@@ -22,7 +22,7 @@ from released import write_released
 
 from orchestration.cli import run
 from orchestration.interrupts import note_interrupt
-from schemas.errors import BuildError
+from schemas.messages import BuildError
 
 Run = Callable[..., Any]
 

@@ -8,7 +8,7 @@ from orchestration.config import MONTHLY, WEEKLY, DatasetSettings, RayWhere, Set
 from orchestration.demo.recorded_web import dumps_of, web_settings
 from orchestration.local.up import DEMO_SETTINGS, Ports, make_services, mlflow_page, prepare
 from pipelines.config import datasets
-from schemas.errors import ConfigError, NotFoundError
+from schemas.messages import ConfigError, NotFoundError
 
 INFRA = Path(__file__).resolve().parents[2] / "infra"
 PORTS = Ports(code=1, dagster=2, mlflow=3, pages=4)

@@ -17,8 +17,7 @@ from orchestration.demo import demo
 from orchestration.demo.demo import _score_lines
 from orchestration.demo.processes import Processes
 from orchestration.steps import summary_of
-from schemas.console import Say
-from schemas.errors import BuildError
+from schemas.messages import BuildError, Say
 from training.evaluation.evaluate import EvaluationReport
 from training.metrics.scores import Score
 

@@ -28,8 +28,8 @@ from orchestration.dagster import pipes
 from orchestration.dagster.pipes import StepPipes, job_name
 from orchestration.steps import Step, build
 from pipelines.turns import turn_of_build
-from schemas.errors import BuildError
 from schemas.lake import Lake
+from schemas.messages import BuildError
 
 HERE = RaySettings()
 WAIT_S = 120.0

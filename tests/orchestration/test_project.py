@@ -9,7 +9,7 @@ import pytest
 
 import multilink
 from orchestration.project import recall, remember, workspace_key
-from schemas.errors import ConfigError, NotFoundError
+from schemas.messages import ConfigError, NotFoundError
 from training.project import FILE
 from training.promotions.keys import key_path, make_key
 

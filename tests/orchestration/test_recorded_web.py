@@ -15,7 +15,7 @@ from servers import children_of
 
 from orchestration.demo import recorded_web
 from orchestration.demo.recorded_web import dumps_of, recording_at, scraping, serving
-from schemas.errors import BuildError, NotFoundError
+from schemas.messages import BuildError, NotFoundError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server's process is found in /proc")
 

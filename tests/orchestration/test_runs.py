@@ -27,9 +27,9 @@ from orchestration.dagster.record import KINDS, STAGES, TRAINED, newest_version,
 from orchestration.plan import Plan
 from orchestration.rules.verdicts import STAGE_CHECKS
 from orchestration.steps import Step, build
-from schemas.errors import BuildError, GateError, IntegrityError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import commit
+from schemas.messages import BuildError, GateError, IntegrityError
 from training.promotions.record import ModelVersion
 
 pytestmark = [

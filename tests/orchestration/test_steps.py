@@ -11,7 +11,7 @@ import pytest
 from orchestration.config import BeamSettings, DatasetSettings, LinksSettings, RaySettings, RayWhere, Settings
 from orchestration.plan import Plan
 from orchestration.steps import Step, as_json, from_json, link
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 
 DIY = DatasetSettings(name="diy", settings=("dedupe.radius=2",), train_recipe="tiny")
 CLUSTER = Settings(

@@ -13,7 +13,7 @@ from servers import wait_for
 
 from orchestration.local.supervisor import MARK_VARIABLE, QUICK_ENDS_SURVIVED, Service, Supervisor, end_marked, marked
 from orchestration.local.up import _alone, choose_ports
-from schemas.errors import BuildError, UsageError
+from schemas.messages import BuildError, UsageError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
 

@@ -21,11 +21,11 @@ from orchestration.rules.verdicts import (
     norms_are_sane,
     within_failure_budget,
 )
-from schemas.errors import IntegrityError
 from schemas.failures import Stage
 from schemas.features import FeatureColumn, Storage
 from schemas.lake import Folder
 from schemas.manifest import COPIES, verify
+from schemas.messages import IntegrityError
 
 Make = Callable[..., VersionOnDisk]
 

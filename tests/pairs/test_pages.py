@@ -12,9 +12,9 @@ from newsroom.pages.datasets import version_rows
 from newsroom.pages.pictures import jpeg_of
 from pipelines.forgetting.forget import forget
 from pipelines.sources.takedowns import parse_takedowns
-from schemas.errors import NotFoundError
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import NotFoundError
 from schemas.parts import read_part
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

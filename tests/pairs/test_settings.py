@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pairs.world import Inputs, World, forget_no_failure, serving
 
-from schemas.errors import MultilinkError
 from schemas.lake import Lake
+from schemas.messages import MultilinkError
 
 ROUNDS = 20
 CHOICES = {

@@ -23,10 +23,10 @@ from pipelines.settings import Runner
 from pipelines.sources.datasets.documents import DocumentsSource
 from schemas.document_rows import to_row
 from schemas.documents import Split
-from schemas.errors import BuildError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
+from schemas.messages import BuildError, UsageError
 from schemas.overrides import override
 from schemas.parts import measured_ranges
 from schemas.tables import check_schema

@@ -23,8 +23,8 @@ from pipelines.run import build_dataset
 from pipelines.sources.corpora.compose import extras_of
 from schemas.document_rows import to_row
 from schemas.documents import Document, Given, GivenLink, ImageRef, Link, Provenance, Role, Sentence, Split
-from schemas.errors import BuildError
 from schemas.lake import Lake
+from schemas.messages import BuildError
 from schemas.overrides import override
 
 WORDS = "Cut the boards to the right length with a sharp saw, and take your time, for this cannot be undone later."

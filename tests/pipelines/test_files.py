@@ -35,8 +35,8 @@ from pipelines.embedded import (
 from pipelines.files import BrokenInputError, file_names, input_file, read_lines, read_tree
 from pipelines.named_files import FileRejected, read_named
 from pipelines.sources.records import json_lines
-from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason
+from schemas.messages import ConfigError, NotFoundError
 
 TEXT = b"".join(b'{"id": %d}\n' % number for number in range(5000))
 LINES = [b'{"id": %d}' % number for number in range(5000)]

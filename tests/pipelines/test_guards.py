@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from builds import PLAIN, build, documents_of, rows, tree
 
-from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
+from schemas.messages import UsageError
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ from pipelines.launch import (
     run_pipeline,
 )
 from pipelines.settings import Runner
-from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder
+from schemas.messages import BuildError, UsageError
 
 
 def fail(_: None, kind: Any) -> None:  # Beam compares types of arguments with annotations

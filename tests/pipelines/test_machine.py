@@ -16,10 +16,10 @@ from pipelines.launch import _own_error
 from pipelines.sources.takedowns import parse_takedowns
 from pipelines.sweep import sweep_lake
 from pipelines.turns import turn_alone, turn_of_build
-from schemas.errors import BuildError, ConfigError
 from schemas.lake import Lake
 from schemas.leases import HeldError
 from schemas.manifest import read_manifest, verify
+from schemas.messages import BuildError, ConfigError
 
 PLAIN = ["--set", "features.images=", "--set", "features.sentences="]
 
@@ -93,13 +93,13 @@ def test_of_two_builds_at_once_one_waits_and_reuses(ten_documents: Path, tmp_pat
 
 CHAINED = """Traceback (most recent call last):
   File "a.py", line 1, in f
-schemas.errors.NotFoundError: x.json: no such file
+schemas.messages.NotFoundError: x.json: no such file
 
 The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
   File "a.py", line 2, in g
-schemas.errors.ConfigError: weights.onnx needs x.json beside it [while running 'features/extract']
+schemas.messages.ConfigError: weights.onnx needs x.json beside it [while running 'features/extract']
 """
 
 

@@ -20,9 +20,9 @@ from ten_documents import draw_picture
 from pipelines import packs, run, sweep
 from pipelines.packs import PackFolder, PackRef
 from pipelines.turns import turn_of_build
-from schemas.errors import BuildError
 from schemas.lake import Folder, Lake
 from schemas.manifest import read_manifest, verify
+from schemas.messages import BuildError
 
 SCHEMA = pa.schema([pa.field("hash", pa.string()), pa.field("value", pa.int64())])
 

@@ -11,8 +11,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from pipelines import raw as module
 from pipelines.raw import RawStore, recover, request_key
-from schemas.errors import IntegrityError
 from schemas.lake import Folder
+from schemas.messages import IntegrityError
 from schemas.raw import RawEntry
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orchestration.console import Console
-from schemas.errors import GateError, NotFoundError, as_arguments, without_passwords
+from schemas.messages import GateError, NotFoundError, as_arguments, without_passwords
 
 SHOWN = {
     "postgresql://mlflow:secret@db:5432/mlflow": "postgresql://***@db:5432/mlflow",

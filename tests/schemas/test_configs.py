@@ -10,8 +10,8 @@ from msgspec import Meta
 
 from pipelines.config import RECIPES
 from schemas.configs import Settings, require, resolve, restore
-from schemas.errors import ConfigError
 from schemas.manifest import FileEntry
+from schemas.messages import ConfigError
 from schemas.overrides import flatten, override
 from training import recipes as train_recipes
 

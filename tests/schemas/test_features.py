@@ -14,7 +14,6 @@ from hypothesis.extra import numpy as hnp
 
 from schemas.configs import restore
 from schemas.documents import document_schema, image_schema
-from schemas.errors import IntegrityError
 from schemas.features import (
     FeatureColumn,
     FeatureKind,
@@ -26,6 +25,7 @@ from schemas.features import (
     storable,
     vectors_to_column,
 )
+from schemas.messages import IntegrityError
 from schemas.tables import MEANING, UNIT
 
 MATRICES = hnp.arrays(

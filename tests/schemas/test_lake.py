@@ -7,8 +7,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake, check_name, inner_path, is_temporary
+from schemas.messages import ConfigError, IntegrityError, NotFoundError, UsageError
 
 
 def test_a_written_file_reads_back_and_leaves_no_temporary(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from schemas import leases
-from schemas.errors import BuildError
 from schemas.lake import Folder
 from schemas.leases import LEASE, HeldError, hold
+from schemas.messages import BuildError
 
 HOLDS = """
 import sys

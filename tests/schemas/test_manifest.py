@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import IntegrityError
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.lake import Folder, Lake
 from schemas.manifest import FileEntry, Manifest, SplitStatistics, commit, diff, read_manifest, verify, version_name
+from schemas.messages import IntegrityError
 
 DATA = {
     "documents/train/part-00000-of-00001.parquet": b"documents",

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from schemas.errors import IntegrityError
 from schemas.features import Storage, vectors_to_column
 from schemas.lake import Folder
 from schemas.manifest import FileEntry
+from schemas.messages import IntegrityError
 from schemas.parts import VectorRange, merged, noted, range_of, read_part
 
 ROWS = 100

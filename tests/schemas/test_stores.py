@@ -13,8 +13,8 @@ import pytest
 from loopback import Quiet, answering, running
 
 from schemas import stores
-from schemas.errors import UsageError
 from schemas.lake import Folder, Lake, folder_of
+from schemas.messages import UsageError
 
 
 @pytest.fixture(autouse=True)

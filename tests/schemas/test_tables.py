@@ -21,9 +21,9 @@ from schemas.documents import (
     document_schema,
     image_schema,
 )
-from schemas.errors import IntegrityError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.features import FeatureColumn
+from schemas.messages import IntegrityError
 from schemas.metadata import RIGHTS_TYPE
 from schemas.tables import check_schema, records_table, row_of, to_table
 from training.linking.records import LINK_SCHEMA, PredictedLink, PredictedRelation

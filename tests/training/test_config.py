@@ -6,7 +6,7 @@ import pytest
 from configurations import dotted_keys
 
 from schemas.configs import resolve, restore
-from schemas.errors import ConfigError, UsageError
+from schemas.messages import ConfigError, UsageError
 from schemas.overrides import flatten, override
 from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
 from training.objectives.ranking import CrossDocument, Negatives

@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 
 from newsroom.labels.linked import link_sets, linked_documents, outcomes
 from schemas.documents import Split
-from schemas.errors import ConfigError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import ConfigError
 from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import DocumentSet

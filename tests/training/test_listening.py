@@ -11,7 +11,7 @@ import uvicorn
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training import listening
 from training.listening import bind
 

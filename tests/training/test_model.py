@@ -12,7 +12,7 @@ import pytest
 import torch
 from configurations import shrunk
 
-from schemas.errors import IntegrityError, NotFoundError, UsageError
+from schemas.messages import IntegrityError, NotFoundError, UsageError
 from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import GivenDocument, RegionBank

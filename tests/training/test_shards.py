@@ -13,9 +13,9 @@ import torch
 
 from newsroom.archive.build import build_index
 from schemas.documents import Split
-from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import BuildError, UsageError
 from schemas.parts import Shard, split_parts
 from training.config import LoopConfig, Select, TrainConfig
 from training.model import LinkModel

@@ -20,8 +20,6 @@ Shape suffixes: B documents, n and m sentences and images of the largest, n' and
 plans, equal plans.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

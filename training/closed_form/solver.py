@@ -18,8 +18,6 @@ Shape suffixes: N sentences, M images, V numbers of a vector, K of a whitened on
 documents, n and m sentences and images of the largest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.data.ragged import Bool, Choice, Float32, Floats, Int64, Ragged, UInt64, choose_all, set_keys
 from training.parts import Reading
 

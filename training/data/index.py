@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.documents import Split
-from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
+from schemas.messages import IntegrityError
 from schemas.parts import split_parts
 from training.data.documents import ALL_SENTENCES, TextView
 from training.data.mapped import Arrays, numbers

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from schemas.document_rows import layout_problem
 from schemas.documents import AFTER_SENTENCE, Split, document_schema, image_schema
-from schemas.errors import ConfigError, IntegrityError, UsageError
 from schemas.features import (
     NAMES,
     FeatureKind,
@@ -29,6 +28,7 @@ from schemas.features import (
 )
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
+from schemas.messages import ConfigError, IntegrityError, UsageError
 from schemas.parts import Shard, read_part, split_parts
 from schemas.plugins import SUM
 from schemas.tables import FEATURE_PREFIX

@@ -13,10 +13,10 @@ from itertools import accumulate
 import numpy as np
 
 from schemas.documents import Split
-from schemas.errors import ConfigError, UsageError
 from schemas.features import NAMES, NAMES_ENCODER, FeatureKind, several
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import ConfigError, UsageError
 from schemas.parts import Shard
 from training.data.documents import DocumentSet, TextView
 from training.data.lake import Columns, Unreadable, read_split

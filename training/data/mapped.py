@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.errors import BuildError, IntegrityError, UsageError
 from schemas.manifest import FileEntry, Manifest
+from schemas.messages import BuildError, IntegrityError, UsageError
 from schemas.parts import split_parts
 from schemas.versions import fingerprint
 from training.data.documents import DocumentSet, RegionBank

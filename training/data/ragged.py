@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from schemas.versions import canonical_json
 
 Bool = npt.NDArray[np.bool_]

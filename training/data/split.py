@@ -12,9 +12,9 @@ import numpy as np
 
 from schemas.configs import Json
 from schemas.documents import Split
-from schemas.errors import IntegrityError
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
+from schemas.messages import IntegrityError
 from schemas.parts import split_parts
 from schemas.versions import fingerprint
 from training.data.documents import DocumentSet, TextView, joined, viewed

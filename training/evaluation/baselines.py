@@ -20,10 +20,10 @@ from functools import partial
 import numpy as np
 
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.features import FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import UsageError
 from training.data.documents import ALL_SENTENCES, ClassBank, DocumentSet, TextView
 from training.data.lake import Columns, read_split
 from training.data.loading import joint_size

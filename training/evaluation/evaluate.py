@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from schemas.configs import NonNegativeInt, PositiveInt, Settings
-from schemas.errors import UsageError
 from schemas.lake import Folder
+from schemas.messages import UsageError
 from schemas.tables import to_table
 from training.data.documents import DocumentSet
 from training.data.ragged import Float64, Floats, Int64, require_finite, stream

@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from schemas.documents import Split
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
+from schemas.messages import NotFoundError, UsageError
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Floats, Int64

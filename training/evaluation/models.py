@@ -5,8 +5,6 @@ its maps are the identity: a sentence is its encoder's vector, a picture the vec
 an extractor gives among those of sentences (a column `NETWORK-names`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,10 +12,10 @@ import pyarrow as pa
 import torch
 
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.features import NAMES, NAMES_ENCODER
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import UsageError
 from schemas.overrides import override
 from schemas.parts import Shard, sampled, split_parts
 from training.data.loading import DatasetIdentity

@@ -29,9 +29,9 @@ import numpy as np
 import torch
 
 from schemas.documents import AFTER_SENTENCE, Split
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest
+from schemas.messages import NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
 from training.data.index import validation_bounds

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from schemas.configs import resolve
-from schemas.console import Say
 from schemas.documents import Split
-from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.lake import Lake
+from schemas.messages import ConfigError, NotFoundError, Say, UsageError
 from training.evaluation.evaluate import Evaluation, interval_json
 from training.evaluation.models import evaluate_model
 from training.metrics.intervals import Interval, difference_interval

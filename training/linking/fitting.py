@@ -5,8 +5,6 @@ images better, and the documents may have an order that those of the training di
 chance, or stays as it was.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -17,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
 from schemas.manifest import Manifest
+from schemas.messages import IntegrityError, UsageError
 from schemas.parts import split_parts
 from training.closed_form.plans import BINS, Order
 from training.data.documents import DocumentSet, GivenDocument, joined

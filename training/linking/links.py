@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import IntegrityError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
+from schemas.messages import IntegrityError, UsageError
 from schemas.tables import records_table
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.ragged import Floats, Int64

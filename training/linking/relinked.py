@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.console import aligned
 from schemas.documents import GIVEN_LINKS
 from schemas.lake import Folder
+from schemas.messages import aligned
 from training.linking.records import PREDICTED_LINKS, RELINKED_SCHEMA, PredictedLink
 
 Pairs = frozenset[tuple[int, int]]  # sentence, image

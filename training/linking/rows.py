@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from schemas.documents import Role
-from schemas.errors import UsageError
 from schemas.failures import Failure
+from schemas.messages import UsageError
 from training.data.documents import GivenDocument, RegionBank, TextView
 from training.data.ragged import Float32, Ragged
 from training.linking.links import Linker

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.documents import IMAGE_NUMBERS, SENTENCE_NUMBERS
-from schemas.errors import UsageError
 from schemas.failures import FAILURE_SCHEMA, Failure, Reason, Stage
 from schemas.lake import Folder
 from schemas.manifest import FileEntry, Manifest
+from schemas.messages import UsageError
 from schemas.parts import Shard, read_part
 from schemas.tables import records_table
 from training.data.documents import DocumentSet

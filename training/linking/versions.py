@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from schemas.console import Passing, Say, left_of
-from schemas.errors import BuildError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import read_manifest
+from schemas.messages import BuildError, Passing, Say, UsageError, left_of
 from schemas.parts import split_parts
 from schemas.tables import schema_version
 from schemas.versions import fingerprint

@@ -8,8 +8,6 @@ A step is K batches, and a batch lives on one worker: of W workers, which are at
 r, r + W and so on. `DistributedDataParallel` sums the gradients of the workers' batches.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 from training.config import Device
 from training.towers.inputs import Workers
 

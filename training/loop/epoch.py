@@ -4,8 +4,6 @@ A few batches are in memory at a time, however many a step has. Progress is one 
 the device only when a line is due, so that no step waits.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import deque
@@ -19,7 +17,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from schemas.console import Passing, Say, left_of
+from schemas.messages import Passing, Say, left_of
 from training.data.index import batch_count, training_batches
 from training.data.ragged import Int64
 from training.data.split import TrainingSplit

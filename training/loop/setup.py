@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from schemas.documents import Role
-from schemas.errors import ConfigError, MultilinkError
+from schemas.messages import ConfigError, MultilinkError
 from training.config import LoopConfig, TrainConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from schemas.configs import Json, resolve, restore
-from schemas.errors import BuildError, ConfigError, IntegrityError
+from schemas.messages import BuildError, ConfigError, IntegrityError
 from schemas.overrides import flatten
 from training.config import LoopConfig, TrainConfig
 from training.loop.context import Context

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
-from schemas.errors import BuildError
+from schemas.messages import BuildError
 from training.data.ragged import seeded
 from training.loop.context import Context
 from training.loop.encoding import PreparedBatch, encode_batch, losses

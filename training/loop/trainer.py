@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from schemas.errors import BuildError, UsageError
 from schemas.lake import Folder, Lake
+from schemas.messages import BuildError, UsageError
 from training.config import Select, TrainConfig
 from training.data.loading import TrainingData, check_pairs, load_training_data
 from training.data.threads import one_thread

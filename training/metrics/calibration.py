@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import expit
 
 from schemas.configs import restore_json
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.closed_form.plans import plan_of
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.metrics.curves import ENOUGH_FOR_ISOTONIC, PrecisionPoint, fit_isotonic, fit_sigmoid, precision_points

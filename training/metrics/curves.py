@@ -17,8 +17,6 @@ Thresholds follow from the similarities alone. They are tested from strict to lo
 error, and each start ends with its first failure (fixed sequence; Angelopoulos et al. 2025).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from schemas.configs import NonNegativeFloat, Settings
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.data.ragged import Bool, Float32, Float64, Floats, require_finite, stream
 from training.metrics.retrieval import Adjust
 from training.metrics.scores import LEVEL, Score

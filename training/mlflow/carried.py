@@ -18,7 +18,7 @@ from mlflow.exceptions import MlflowException
 if find_spec("training") is None or find_spec("schemas") is None:
     sys.path.append(str(Path(__file__).with_name("multilink.zip")))
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.linking.links import Linker
 from training.linking.rows import CAUTION, LINKS, MODEL, READ, SIMILARITIES, answers, documents_of
 from training.mlflow.loading import load_logged

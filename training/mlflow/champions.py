@@ -26,8 +26,8 @@ from typing import Any
 import mlflow
 from securesystemslib.signer import CryptoSigner
 
-from schemas.errors import UsageError
 from schemas.lake import Lake
+from schemas.messages import UsageError
 from schemas.versions import fingerprint
 from training.mlflow.registry import model_names, registered, versions, write_row
 from training.mlflow.runs import START_TAG

@@ -12,8 +12,7 @@ from pathlib import Path
 import mlflow
 from mlflow.entities import Metric, Param, Run, RunTag
 
-from schemas.console import Say
-from schemas.errors import UsageError, without_passwords
+from schemas.messages import Say, UsageError, without_passwords
 from training.mlflow.champions import record_of
 from training.mlflow.promotion import study_of
 from training.mlflow.registering import MODEL_ARTIFACT

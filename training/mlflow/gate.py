@@ -33,8 +33,7 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 
 from schemas.configs import Json, resolve
-from schemas.console import counted
-from schemas.errors import UsageError
+from schemas.messages import UsageError, counted
 from schemas.versions import fingerprint
 from training.data.ragged import Float64
 from training.evaluation.evaluate import Evaluation

@@ -37,11 +37,10 @@ import torch
 from securesystemslib.signer import Key
 
 from schemas.configs import restore
-from schemas.console import Say
 from schemas.documents import Split
-from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest, verify
+from schemas.messages import IntegrityError, NotFoundError, Say, UsageError
 from schemas.parts import read_part, split_parts
 from schemas.versions import code_digest, code_version
 from training.config import Select

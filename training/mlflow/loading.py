@@ -16,9 +16,9 @@ import yaml
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
-from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.indexes import MODEL, IndexManifest
 from schemas.lake import Folder
+from schemas.messages import IntegrityError, NotFoundError, UsageError
 from training.evaluation.models import CLASS_NAMES
 from training.loop.context import choose_device
 from training.metrics.calibration import FILE_NAME, read_calibration

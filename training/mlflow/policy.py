@@ -35,7 +35,7 @@ from msgspec import Meta
 
 from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveInt, Settings, require, restore
 from schemas.documents import Split
-from schemas.errors import ConfigError, NotFoundError
+from schemas.messages import ConfigError, NotFoundError
 from training.metrics.scores import LEVEL
 
 Percent = Annotated[float, Meta(ge=0, le=100)]

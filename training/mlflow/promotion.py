@@ -13,9 +13,8 @@ from typing import Any
 import mlflow
 from mlflow.exceptions import MlflowException
 
-from schemas.console import Say
-from schemas.errors import BuildError, GateError, UsageError
 from schemas.lake import Lake
+from schemas.messages import BuildError, GateError, Say, UsageError
 from training.metrics.preference import Preference
 from training.mlflow.champions import align, append, check_signer, record_of
 from training.mlflow.gate import Check, Decision, refuse

@@ -27,7 +27,7 @@ from mlflow.models import ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, Map, Object, Property, Schema
 
 from schemas.configs import resolve
-from schemas.errors import IntegrityError, UsageError
+from schemas.messages import IntegrityError, UsageError
 from schemas.overrides import flatten
 from training.config import TrainConfig
 from training.evaluation.baselines import NOSTRUCT, Baseline

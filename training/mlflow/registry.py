@@ -14,7 +14,7 @@ import mlflow
 from mlflow.entities import LoggedModel
 from mlflow.exceptions import MlflowException
 
-from schemas.errors import BuildError, NotFoundError, UsageError
+from schemas.messages import BuildError, NotFoundError, UsageError
 from training.evaluation.baselines import NOSTRUCT
 from training.mlflow.stored import model_name
 from training.promotions.record import CHAMPION, DATASET_TAG, ModelVersion, Registered

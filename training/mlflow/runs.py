@@ -23,7 +23,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from schemas.configs import resolve, restore
-from schemas.errors import NotFoundError, UsageError
+from schemas.messages import NotFoundError, UsageError
 from schemas.overrides import flatten
 from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig

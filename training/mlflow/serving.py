@@ -24,7 +24,7 @@ from fastapi.responses import JSONResponse, Response
 from prometheus_client import CollectorRegistry, Counter
 from starlette.concurrency import run_in_threadpool
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.linking.links import DEFAULT_OPTIONS, Linker, LinkOptions
 from training.linking.rows import answers, documents_of, example, inputs
 from training.listening import (

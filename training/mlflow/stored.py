@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from schemas.plugins import OBJECTIVES, SUM, canonical_names
 from training.project import setting
 

@@ -20,11 +20,10 @@ from typing import Any
 import mlflow
 
 from schemas.configs import resolve
-from schemas.console import Passing, Say, left_of
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.leases import hold
 from schemas.manifest import Manifest, read_manifest, small_splits
+from schemas.messages import NotFoundError, Passing, Say, UsageError, left_of
 from schemas.overrides import override
 from schemas.versions import fingerprint
 from training.config import TrainConfig

@@ -4,8 +4,6 @@ Rows are chosen before they are encoded, so that an objective that uses a few ro
 for the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.data.ragged import Int64, Ragged, stream
 from training.similarity.similarity import SetSimilarity
 

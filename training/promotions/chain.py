@@ -28,8 +28,8 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import Key, Signer
 
-from schemas.errors import IntegrityError
 from schemas.lake import Folder
+from schemas.messages import IntegrityError
 from schemas.versions import canonical_json, fingerprint
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"

@@ -30,9 +30,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from securesystemslib.signer import CryptoSigner, Key, SSlibKey
 
-from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.indexes import SIGNATURE
 from schemas.lake import MANIFEST, Folder
+from schemas.messages import ConfigError, IntegrityError, NotFoundError, UsageError
 from training.project import KEY, TRUST, VARIABLES, setting
 from training.promotions.chain import read_statement, signers_of, write_statement
 

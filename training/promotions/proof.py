@@ -16,10 +16,9 @@ from typing import Any
 
 from securesystemslib.signer import Key
 
-from schemas.console import aligned
-from schemas.errors import ConfigError, GateError, IntegrityError, UsageError
 from schemas.lake import MANIFEST, Lake
 from schemas.manifest import read_manifest
+from schemas.messages import ConfigError, GateError, IntegrityError, UsageError, aligned
 from training.project import VARIABLES, VERIFY, setting
 from training.promotions.chain import Statement
 from training.promotions.keys import trusted_keys

@@ -23,8 +23,8 @@ from enum import StrEnum
 
 from securesystemslib.signer import Key
 
-from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake, folder_of
+from schemas.messages import IntegrityError, NotFoundError, UsageError
 from training.promotions.chain import Chain, Statement, check_seen, signers_of
 from training.promotions.keys import trusted_keys
 

@@ -18,7 +18,7 @@ from typing import Any
 import ray
 import torch
 
-from schemas.errors import BuildError, MultilinkError
+from schemas.messages import BuildError, MultilinkError
 from schemas.parts import Shard
 from training.data.threads import one_thread
 from training.model import LinkModel

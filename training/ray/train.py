@@ -28,8 +28,8 @@ from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from ray.util.queue import Queue
 
 from schemas.configs import resolve, restore
-from schemas.errors import BuildError, ConfigError, MultilinkError
 from schemas.lake import Lake
+from schemas.messages import BuildError, ConfigError, MultilinkError
 from training.config import Device, TrainConfig
 from training.loop.context import Context, TorchDistributed
 from training.loop.trainer import (

@@ -25,7 +25,7 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
 
-from schemas.console import aligned
+from schemas.messages import aligned
 from training.evaluation.baselines import TITLES
 from training.evaluation.evaluate import ABSENT, POSITION, RANDOM, kind_of, means_of
 from training.evaluation.judge import ANALYSIS, CALIBRATION, DECOYS, REFINED, RELATIONS, RETRIEVAL

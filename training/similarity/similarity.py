@@ -18,8 +18,6 @@ A matrix on a GPU is fetched: assignments are solved on the host. Which entries 
 entries are.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass

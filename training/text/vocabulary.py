@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from schemas.errors import ConfigError, IntegrityError
+from schemas.messages import ConfigError, IntegrityError
 from training.data.ragged import Float32, Ragged, stream
 from training.parts import PACKAGED, TRAINED
 

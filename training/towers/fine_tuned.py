@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from networks import nasnet_mobile
-from schemas.errors import ConfigError, UsageError
+from schemas.messages import ConfigError, UsageError
 from training.data.documents import DocumentSet
 from training.data.ragged import Int64, to_device
 from training.parts import Needs

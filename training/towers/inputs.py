@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.errors import ConfigError, UsageError
+from schemas.messages import ConfigError, UsageError
 from training.data.documents import DocumentSet, RegionBank
 from training.data.ragged import Floats, Int64, to_device
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from schemas.configs import PositiveInt, Probability, require
 from schemas.documents import Role
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from schemas.plugins import FUSERS, Group
 from training.data.ragged import Bool, Int64, Ragged
 from training.parts import Needs, PartSettings, require_roles

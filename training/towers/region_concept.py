@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.configs import PositiveInt
-from schemas.errors import ConfigError, UsageError
+from schemas.messages import ConfigError, UsageError
 from training.data.documents import RegionBank
 from training.data.ragged import Float32, Floats, Int64, Ragged, to_device
 from training.parts import Needs

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from schemas.configs import Probability
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 from schemas.plugins import IMAGE_TOWERS, TEXT_TOWERS, Group
 from training.parts import Needs, PartSettings
 

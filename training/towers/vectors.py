@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.data.documents import DocumentSet
 from training.data.ragged import Float64, Floats, Int64
 from training.parts import Needs

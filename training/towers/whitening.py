@@ -15,7 +15,7 @@ from fnmatch import fnmatch
 import torch
 from torch import Tensor
 
-from schemas.errors import BuildError
+from schemas.messages import BuildError
 from training.towers.inputs import Workers
 
 COLUMN_WEIGHTS = ("*-middle=0.5", "colour-shape=0.5")  # half of what a network says of the whole picture

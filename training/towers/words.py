@@ -18,7 +18,7 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from schemas.configs import PositiveInt, require
-from schemas.errors import ConfigError, UsageError
+from schemas.messages import ConfigError, UsageError
 from training.data.documents import DocumentSet
 from training.data.ragged import Float32, Int64, Ragged, to_device
 from training.parts import TRAINED, Needs

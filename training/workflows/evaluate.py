@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from schemas.console import Say
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import Say, UsageError
 from training.evaluation.baselines import TITLES, score_beside
 from training.evaluation.evaluate import (
     RANDOM,

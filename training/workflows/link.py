@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import pyarrow.parquet as pq
 
-from schemas.console import Passing, Say, counted
 from schemas.documents import indexes
 from schemas.failures import FAILURE_SCHEMA, Failure
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import Passing, Say, counted
 from schemas.tables import records_table
 from training.data.documents import GivenDocument
 from training.evaluation.decoys import Decoys, count_decoys

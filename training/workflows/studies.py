@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from itertools import product
 
 from schemas.configs import resolve
-from schemas.console import Say
 from schemas.documents import Split
-from schemas.errors import BuildError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import BuildError, Say, UsageError
 from schemas.overrides import override
 from schemas.versions import fingerprint
 from training.data.documents import TextView

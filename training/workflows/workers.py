@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.shards import shards_run_by
 
 

@@ -25,8 +25,8 @@ from pipelines.features.pixels import PictureExtractor, Pixels, Preprocessing, S
 from pipelines.features.values import Regions, Row, feature_column, kept_regions
 from pipelines.features.weights import LocalFile, WeightFile, weight_of
 from pipelines.settings import Device, FeaturesConfig
-from schemas.errors import ConfigError
 from schemas.features import FeatureColumn, FeatureKind
+from schemas.messages import ConfigError
 
 CLASS_LIST = "faster-rcnn-classes"
 SHORTER_SIDE_PX, LONGER_SIDE_PX = 800, 1333  # torchvision's; a picture is resized to fit

@@ -40,8 +40,8 @@ from pipelines.sources.rows import Cells, read_mapping, read_table
 from pipelines.sources.source import IMAGES, Input, Outcomes, Source, input_path
 from schemas.configs import require
 from schemas.documents import Link, Provenance, Split
-from schemas.errors import BuildError
 from schemas.failures import Failure, Reason
+from schemas.messages import BuildError
 
 VAL_SHARE = 0.1  # of the training rows (A)
 CITE_TEST_SHARE = 0.2  # of the rows of a file without a split (A: 860 of 4,299)

@@ -32,9 +32,9 @@ from pipelines.sources.records import rejected
 from pipelines.sources.source import Context, Input, Outcomes, Source, input_path
 from pipelines.sources.takedowns import NAMELESS
 from pipelines.web.transport import Transport
-from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure, Reason
 from schemas.lake import Folder
+from schemas.messages import BuildError, UsageError
 
 _OBJECTS = ("author", "subreddit")  # of PRAW, where the API has names
 _FIELDS = frozenset({"id", "score", "title", "url", "permalink", *_OBJECTS, *REMOVAL_FIELDS, *GALLERY_FIELDS})

@@ -19,7 +19,7 @@ import typer
 
 from orchestration.cli import run
 from orchestration.console import Console
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 
 from .cluster import Cluster, running
 from .deployment import TRAIN_WORKERS, web_of

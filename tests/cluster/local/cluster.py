@@ -21,7 +21,7 @@ import psycopg
 from botocore.exceptions import ClientError
 
 from orchestration.local.supervisor import MARK_VARIABLE, Supervisor
-from schemas.errors import BuildError, UsageError
+from schemas.messages import BuildError, UsageError
 
 from . import deployment, engines
 from .deployment import BUCKETS, DATABASES, clients, stages, write_settings

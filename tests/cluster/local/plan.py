@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestration.local.supervisor import Service
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 
 from .programs import Engine, Programs
 

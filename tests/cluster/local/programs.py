@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from schemas.errors import BuildError, UsageError
+from schemas.messages import BuildError, UsageError
 
 FLINK, SPARK, BEAM_JAVA, VERSITYGW = "1.19.3", "3.5.9", "2.62.0", "v1.8.0"
 CACHE_VARIABLE = "MULTILINK_PROGRAMS"

@@ -14,8 +14,8 @@ from newsroom.decisions.comparison import comparisons, interleaved, preferred_by
 from newsroom.decisions.records import Action, Ranking, ShownPicture
 from newsroom.decisions.store import Store
 from newsroom.search.queries import Query
-from schemas.errors import UsageError
 from schemas.lake import Lake
+from schemas.messages import UsageError
 from schemas.metadata import Metadata
 from training.metrics.preference import Preference
 

@@ -19,7 +19,7 @@ from newsroom.decisions import store
 from newsroom.decisions.database import DECISIONS, METADATA, connected, database_in, forget_on_pages, open_database
 from newsroom.decisions.records import Action, Decision, Objection, Ranking, ShownPicture, article_digest, standing
 from newsroom.decisions.store import Article, ConflictError, Store
-from schemas.errors import BuildError, NotFoundError, UsageError
+from schemas.messages import BuildError, NotFoundError, UsageError
 from schemas.versions import plain
 
 HASHES = [f"{number:064x}" for number in range(5)]

@@ -14,8 +14,8 @@ from running_newsroom import write_index
 from newsroom.pages import app
 from newsroom.pages.archives import Archives, Choice
 from newsroom.pages.decisions import pair_of
-from schemas.errors import BuildError, IntegrityError, NotFoundError
 from schemas.lake import MANIFEST, Lake
+from schemas.messages import BuildError, IntegrityError, NotFoundError
 
 
 def add(lake: Lake, name: str, dataset: str = "news@v1", titles: int = 1) -> None:

@@ -19,7 +19,7 @@ from newsroom.pages import limits
 from newsroom.pages.access import session
 from newsroom.pages.limits import HEADERS, Limits, Work
 from newsroom.pages.state import PagesSettings
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 
 TOKEN = "a-token-of-24-characters"
 

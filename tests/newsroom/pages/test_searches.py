@@ -15,9 +15,9 @@ from running_newsroom import ARTICLES, Newsroom, until
 
 from newsroom.pages.archives import Choice
 from newsroom.pages.searches import Opened, Searches
-from schemas.errors import BuildError, UsageError
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST
+from schemas.messages import BuildError, UsageError
 
 NEVER_S = 600.0
 START_S = 60.0

@@ -16,9 +16,9 @@ from newsroom.search.evaluate import BM25, FUSION, SEARCH, evaluate_search
 from newsroom.search.queries import Query, RawDocument
 from newsroom.search.search import RankBy, search
 from schemas.documents import Document, Link, Split
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.loading import read_for_model
 from training.metrics.scores import Score

@@ -9,7 +9,7 @@ import pytest
 
 from newsroom.archive.filters import Filters, parse_filters
 from newsroom.archive.records import Picture, Records
-from schemas.errors import NotFoundError, UsageError
+from schemas.messages import NotFoundError, UsageError
 from schemas.metadata import Metadata
 
 PICTURES = (

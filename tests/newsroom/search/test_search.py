@@ -18,9 +18,9 @@ from newsroom.archive.vectors import RRF
 from newsroom.search.queries import Query, QueryReader, RawDocument
 from newsroom.search.search import RankBy, search
 from schemas.documents import Split
-from schemas.errors import IntegrityError, NotFoundError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import read_manifest
+from schemas.messages import IntegrityError, NotFoundError, UsageError
 from training.data.documents import GivenDocument
 from training.data.lake import Columns, read_split
 from training.data.loading import read_for_model

@@ -11,8 +11,8 @@ import pytest
 from newsroom.archive.filters import parse_filters
 from newsroom.archive.records import Picture
 from newsroom.archive.words import COMMON_SHARE, LEXICAL_WORDS, Words, plain, words_of
-from schemas.errors import IntegrityError
 from schemas.indexes import WORDS
+from schemas.messages import IntegrityError
 from schemas.metadata import Metadata
 
 TEXTS = (

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from orchestration.cli import app
 from schemas.documents import Split
-from schemas.errors import MultilinkError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import MultilinkError
 from training.data.documents import ALL_SENTENCES
 from training.data.lake import Columns
 from training.data.mapped import CACHE

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from orchestration.cli import app
 from orchestration.commands import options
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.linking.links import LinkOptions
 from training.metrics.calibration import Calibration
 from training.metrics.relations import RefineConfig

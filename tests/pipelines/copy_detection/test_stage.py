@@ -29,10 +29,10 @@ from pipelines.launch import Runner, run_pipeline
 from pipelines.settings import CopyDetectionConfig, FeaturesConfig, HttpConfig, Policy
 from schemas.documents import Document, Image, Provenance
 from schemas.duplicates import NearCopy
-from schemas.errors import ConfigError
 from schemas.features import FeatureColumn
 from schemas.lake import Folder, Lake
 from schemas.manifest import verify
+from schemas.messages import ConfigError
 
 LEAST = 0.9
 COLUMN = FeatureColumn(name="cnn", dimensions=10, fingerprint="f" * 64)

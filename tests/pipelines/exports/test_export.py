@@ -25,9 +25,9 @@ from pipelines.exports.export import EXPORT, NAMES, export_version
 from pipelines.exports.formats import FORMATS
 from pipelines.exports.reading import ShownDocument, read_shard, shards_of
 from schemas.documents import document_schema
-from schemas.errors import UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
+from schemas.messages import UsageError
 
 Documents = dict[str, ShownDocument]
 

@@ -14,17 +14,17 @@ from ten_documents import draw_picture
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from pipelines.card.overlap import EXAMPLES
+from orchestration.workflows.overlap import EXAMPLES
 from pipelines.exports import export as module
 from pipelines.exports.export import replicate
 from pipelines.exports.reading import read_shard, shards_of
 from pipelines.exports.subset import write_labelled
 from pipelines.forgetting.forget import forget
 from pipelines.sources.takedowns import parse_takedowns
-from schemas.errors import IntegrityError, UsageError
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.leases import HeldError
 from schemas.manifest import FileEntry, read_manifest, verify
+from schemas.messages import IntegrityError, UsageError
 
 
 @pytest.fixture(params=["folder", "object store"])

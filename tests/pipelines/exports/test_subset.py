@@ -19,9 +19,9 @@ from orchestration.cli import app
 from pipelines.exports.reading import shards_of
 from pipelines.exports.subset import Selection, read_ids, write_subset
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.lake import Folder
 from schemas.manifest import Manifest, read_manifest, verify
+from schemas.messages import UsageError
 from schemas.parts import read_part
 from schemas.versions import fingerprint
 

@@ -36,10 +36,10 @@ from pipelines.ledger import texts_key
 from pipelines.settings import STRONGEST, FeaturesConfig, HttpConfig
 from pipelines.sweep import sweep_lake
 from schemas.documents import Split
-from schemas.errors import BuildError, ConfigError, MultilinkError
 from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, diff, read_manifest, verify
+from schemas.messages import BuildError, ConfigError, MultilinkError
 from schemas.overrides import override
 from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split

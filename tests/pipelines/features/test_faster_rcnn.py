@@ -15,7 +15,7 @@ from pipelines.features.extractors.faster_rcnn import FasterRcnn
 from pipelines.features.values import Regions, Rejected
 from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 
 NAMES = ["table", "red oak,oak", "saw", "hand"]
 SIDE = 128

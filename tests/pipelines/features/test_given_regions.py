@@ -15,8 +15,8 @@ from pipelines.features.catalogue import extractors
 from pipelines.features.extraction import extracted
 from pipelines.features.values import IMAGES, Regions, Rejected
 from pipelines.settings import FeaturesConfig
-from schemas.errors import ConfigError
 from schemas.features import FeatureKind
+from schemas.messages import ConfigError
 
 FIXED = ("features.sentences=lengths", "features.threads=1")
 ROOT = Path(__file__).resolve().parents[3]

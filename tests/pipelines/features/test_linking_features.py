@@ -13,9 +13,9 @@ from newsroom.search.reader import DocumentReader, Extraction, VectorDocument, g
 from pipelines.config import recipe
 from pipelines.features.extraction import plan_features
 from pipelines.sources.datasets.documents import DocumentsSource
-from schemas.errors import UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder, Lake
+from schemas.messages import UsageError
 from schemas.overrides import override
 from training.config import TrainConfig
 from training.data.documents import GivenDocument

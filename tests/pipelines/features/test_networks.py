@@ -34,8 +34,8 @@ from pipelines.features.pixels import Graph
 from pipelines.features.values import IMAGES, Classes, Regions, Rejected
 from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig
-from schemas.errors import BuildError, ConfigError
 from schemas.lake import Folder, Lake
+from schemas.messages import BuildError, ConfigError
 from schemas.overrides import override
 
 LITE, INT8 = "efficientnet-lite0", "efficientnet-lite0-int8"

@@ -18,8 +18,8 @@ from pipelines.features.onnx import OnnxText, OnnxVectors
 from pipelines.features.values import Rejected
 from pipelines.features.weights import WeightFile
 from pipelines.settings import Device, FeaturesConfig
-from schemas.errors import ConfigError, NotFoundError
 from schemas.features import FeatureKind
+from schemas.messages import ConfigError, NotFoundError
 
 SIZE, DIMENSIONS, VOCABULARY = 32, 6, 9
 RANDOM = np.random.default_rng(0)
@@ -230,5 +230,5 @@ def test_an_error_of_a_sidecar_names_the_file_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         images(image_tower(tmp_path, size_px=0))
     lines = [line for line in traceback.format_exception(caught.value) if "errors.ConfigError" in line]
-    [only] = [line for each in lines for line in each.splitlines() if line.startswith("schemas.errors.ConfigError")]
+    [only] = [line for each in lines for line in each.splitlines() if line.startswith("schemas.messages.ConfigError")]
     assert "tower.json: size_px = 0" in only

@@ -38,7 +38,6 @@ from pipelines.images.inspect import encode_jpeg
 from pipelines.ledger import texts_key
 from pipelines.packs import PackRef
 from pipelines.settings import FeaturesConfig
-from schemas.errors import IntegrityError
 from schemas.features import (
     FeatureColumn,
     FeatureKind,
@@ -50,6 +49,7 @@ from schemas.features import (
     sentence_fields,
 )
 from schemas.lake import Lake
+from schemas.messages import IntegrityError
 
 NO_SCALE = {"mean": (0.0, 0.0, 0.0), "deviation": (1.0, 1.0, 1.0)}
 

@@ -19,8 +19,8 @@ from pipelines.features.catalogue import (
 from pipelines.features.values import DOCUMENTS, IMAGES
 from pipelines.features.weights import WeightFile, machine_cache, make_once, parse_weights, weight_of
 from pipelines.settings import FeaturesConfig, HttpConfig
-from schemas.errors import BuildError, ConfigError, IntegrityError, NotFoundError
 from schemas.lake import Folder
+from schemas.messages import BuildError, ConfigError, IntegrityError, NotFoundError
 
 CONTENT = b"weights" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -17,9 +17,9 @@ from pipelines.ledger import VERSIONS
 from pipelines.raw import RawStore, index_of, request_key
 from pipelines.sources.diy.albums import parse_album_page
 from pipelines.sources.takedowns import Takedowns, parse_takedowns
-from schemas.errors import BuildError
 from schemas.lake import LATEST, Lake
 from schemas.manifest import read_manifest, verify
+from schemas.messages import BuildError
 from schemas.raw import RawEntry
 
 

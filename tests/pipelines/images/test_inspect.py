@@ -16,8 +16,8 @@ from pipelines.images.inspect import MAX_ASPECT, encode_jpeg, given_array, given
 from pipelines.settings import FingerprintName, ImagesConfig
 from schemas.codecs import ImageRejected, decode_image
 from schemas.documents import Image as Known
-from schemas.errors import ConfigError, NotFoundError
 from schemas.failures import Reason
+from schemas.messages import ConfigError, NotFoundError
 
 PICTURE = smooth(60, 40)
 

@@ -15,8 +15,8 @@ from pipelines.images.inspect import PackedImage
 from pipelines.images.transforms import LeaveOutPlaceholders
 from pipelines.settings import ImagesConfig
 from schemas.documents import Image
-from schemas.errors import ConfigError
 from schemas.failures import Failure, Reason, Stage
+from schemas.messages import ConfigError
 
 Outcomes = list[tuple[str, Any]]
 FIVE = ImagesConfig(placeholder_addresses=5)

@@ -15,8 +15,8 @@ from scipy import ndimage
 from pipelines.documents.rules import document_problem, image_problem, sharpness
 from pipelines.settings import QualityConfig
 from schemas.documents import Sentence
-from schemas.errors import ConfigError
 from schemas.failures import Failure
+from schemas.messages import ConfigError
 
 
 def test_sharpness_is_the_variance_of_the_laplacian(photographs: dict[str, bytes]) -> None:

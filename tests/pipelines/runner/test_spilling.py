@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from pipelines.runner import spill
 from pipelines.runner.spill import Sorter, Spool
 from pipelines.runner.spilling import Limits, SpillingRunner
-from schemas.errors import BuildError
+from schemas.messages import BuildError
 
 COUNT = 200  # of the elements that are put through
 TIGHT = Limits(bundle=200, held=50, run=500)  # a dozen of elements below fill any of them

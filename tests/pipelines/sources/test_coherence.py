@@ -11,8 +11,8 @@ from candidates import candidate_of, names, uris_of
 from pipelines.sources.datasets.coherence import CiteSource, ClueSource
 from pipelines.sources.records import CandidateDocument
 from schemas.documents import Link, Provenance, Sentence, Split
-from schemas.errors import BuildError
 from schemas.failures import Failure
+from schemas.messages import BuildError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 PUBLISHED = Path(__file__).resolve().parents[3].parent / "shared/data/cite-data.csv"

@@ -47,8 +47,8 @@ from pipelines.sources.html import read_page
 from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
 from pipelines.sources.wikipedia.articles import parse_article, strip_markup
-from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
+from schemas.messages import BuildError, UsageError
 from schemas.versions import canonical_json, content
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

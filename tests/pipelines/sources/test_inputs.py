@@ -25,8 +25,8 @@ from pipelines.sources.datasets.wikipedia import ImageclefSource
 from pipelines.sources.records import CandidateDocument, web_address
 from pipelines.sources.source import Source, find_inputs, image_root
 from pipelines.sources.wikipedia.live import WikipediaSource
-from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.failures import Failure
+from schemas.messages import BuildError, ConfigError, UsageError
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PLACES: dict[str, Callable[[str], Source]] = {

@@ -15,9 +15,9 @@ from shared_pictures import SEVERAL, check_reading
 from pipelines.sources.datasets.news import ArchiveSource, NewsSource
 from pipelines.sources.records import CandidateDocument, CandidateImage
 from schemas.documents import Link, Provenance, Role, Sentence, Split, image_schema
-from schemas.errors import UsageError
 from schemas.failures import Reason
 from schemas.lake import Lake
+from schemas.messages import UsageError
 from schemas.metadata import Metadata
 from schemas.tables import check_schema
 

@@ -14,8 +14,8 @@ from pipelines.named_files import FileRejected, read_named
 from pipelines.sources.datasets.documents import DocumentsSource
 from pipelines.sources.records import CandidateDocument
 from pipelines.sources.source import image_root
-from schemas.errors import UsageError
 from schemas.failures import Failure, Reason
+from schemas.messages import UsageError
 
 CONTAINER = """<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container">
 <rootfiles><rootfile full-path="OEBPS/a.opf"/></rootfiles></container>"""

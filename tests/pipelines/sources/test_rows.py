@@ -16,8 +16,8 @@ from pipelines.files import BrokenInputError
 from pipelines.sources import rows
 from pipelines.sources.records import FieldError
 from pipelines.sources.rows import MAX_CELL_LINES, read_items, read_lists, read_mapping, read_table
-from schemas.errors import BuildError
 from schemas.failures import Reason
+from schemas.messages import BuildError
 
 HEADER = ["id", "a", "b", "c", "text"]
 ROWS = 1000

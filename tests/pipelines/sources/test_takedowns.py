@@ -10,9 +10,9 @@ from candidates import candidate_of, uris_of
 from pipelines.sources.records import CandidateDocument, CandidateImage
 from pipelines.sources.takedowns import Takedowns, named, parse_takedowns, read_takedowns, taken_down, without_listed
 from schemas.documents import Provenance, Sentence
-from schemas.errors import NotFoundError, UsageError
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
+from schemas.messages import NotFoundError, UsageError
 
 HASH = "0123456789abcdef" * 4
 

@@ -15,8 +15,8 @@ from pipelines.web import pool
 from pipelines.web.client import Client
 from pipelines.web.pool import Crew, Outcome, fetch_all
 from pipelines.web.requests import FetchFailed, Kind, Request, Response, Task
-from schemas.errors import BuildError
 from schemas.failures import Reason
+from schemas.messages import BuildError
 
 CLOSED = "127.0.0.1:9"
 OTHER = """

@@ -25,8 +25,8 @@ from pipelines.web.requests import (
     retry_after_s,
     utc_text,
 )
-from schemas.errors import ConfigError
 from schemas.failures import Reason
+from schemas.messages import ConfigError
 
 
 @pytest.mark.parametrize(

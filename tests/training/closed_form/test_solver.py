@@ -11,8 +11,8 @@ import torch
 from scipy.linalg import fractional_matrix_power
 
 from schemas.documents import Split
-from schemas.errors import BuildError, ConfigError, MultilinkError, UsageError
 from schemas.lake import Lake
+from schemas.messages import BuildError, ConfigError, MultilinkError, UsageError
 from schemas.overrides import override
 from training.closed_form import solver as passes
 from training.closed_form.solver import inverse_root

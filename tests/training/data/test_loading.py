@@ -11,10 +11,10 @@ import pytest
 
 from benchmarks import scale_data
 from schemas.documents import Split
-from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.features import FeatureColumn, FeatureKind
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import ConfigError, IntegrityError, NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data import split
 from training.data.documents import ALL_SENTENCES

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from schemas.documents import Split
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
+from schemas.messages import NotFoundError, UsageError
 from training.data.documents import ClassBank, DocumentSet, GivenDocument
 from training.data.ragged import Ragged
 from training.evaluation.baselines import (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.evaluation.evaluate import evaluate_matrices
 from training.evaluation.studies import compare_models
 from training.metrics.intervals import difference_interval

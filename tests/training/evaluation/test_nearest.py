@@ -12,9 +12,9 @@ import torch
 from set_similarity import set_similarity
 
 from schemas.documents import Split
-from schemas.errors import UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import UsageError
 from training.config import LoopConfig, TrainConfig, objective
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
 from training.data.index import read_index, validation_bounds

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.evaluation.evaluate import evaluate_scores
 
 GOOD = {"id": "a", "scores": [[0.9, 0.1], [0.2, 0.3]], "links": [[0, 0]]}

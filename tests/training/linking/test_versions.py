@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.documents import Split
-from schemas.errors import BuildError, NotFoundError, UsageError
 from schemas.failures import FAILURE_SCHEMA
 from schemas.lake import MANIFEST, Folder, Lake
+from schemas.messages import BuildError, NotFoundError, UsageError
 from schemas.overrides import override
 from schemas.parts import Shard
 from schemas.tables import check_schema

@@ -10,8 +10,8 @@ import torch
 from configurations import shrunk
 
 from schemas.documents import Split
-from schemas.errors import ConfigError, MultilinkError, UsageError
 from schemas.lake import Lake
+from schemas.messages import ConfigError, MultilinkError, UsageError
 from schemas.overrides import override
 from training.config import LoopConfig, Select, TrainConfig, objective
 from training.data.loading import load_training_data

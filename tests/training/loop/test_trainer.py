@@ -15,8 +15,8 @@ from set_similarity import set_similarity
 
 from benchmarks.held_split import HeldSplit
 from schemas.documents import Split
-from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
+from schemas.messages import BuildError, ConfigError, UsageError
 from schemas.overrides import override
 from training.config import LoopConfig, PlateauSchedule, Precision, Select, TrainConfig, objective
 from training.data.loading import TrainingData, load_training_data

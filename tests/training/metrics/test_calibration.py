@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from schemas.errors import IntegrityError, UsageError
+from schemas.messages import IntegrityError, UsageError
 from training.metrics.calibration import (
     Observations,
     calibration_scores,

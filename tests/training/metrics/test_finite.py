@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.evaluation.evaluate import evaluate_matrices
 from training.metrics.calibration import observe
 from training.metrics.links import Group, link_scores, score, score_documents

@@ -12,9 +12,9 @@ import pytest
 
 from orchestration.cli import run
 from schemas.documents import Split
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import Manifest, read_manifest
+from schemas.messages import NotFoundError, UsageError
 from training.config import objective
 from training.data.lake import Columns, read_split
 from training.data.ragged import unit_rows

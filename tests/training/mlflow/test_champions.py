@@ -10,8 +10,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 from registries import Registry, aliases_of, change_champion
 
-from schemas.errors import BuildError, GateError, IntegrityError, UsageError
 from schemas.lake import Folder, Lake
+from schemas.messages import BuildError, GateError, IntegrityError, UsageError
 from training.mlflow import champions
 from training.mlflow.champions import adopt, align, append, record_of
 from training.mlflow.promotion import rollback

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.errors import ConfigError, NotFoundError, UsageError
+from schemas.messages import ConfigError, NotFoundError, UsageError
 from training.evaluation.evaluate import Evaluation
 from training.metrics.intervals import (
     difference_interval,

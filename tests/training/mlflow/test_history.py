@@ -11,7 +11,7 @@ from registries import Register
 from typer.testing import CliRunner, Result
 
 from orchestration.cli import app
-from schemas.errors import ConfigError, GateError, NotFoundError, UsageError
+from schemas.messages import ConfigError, GateError, NotFoundError, UsageError
 from training.mlflow.champions import record_of
 from training.mlflow.copying import copy_version
 from training.mlflow.policy import Policy

@@ -12,9 +12,9 @@ import pytest
 from registries import Register
 
 from schemas.documents import Split
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
+from schemas.messages import NotFoundError, UsageError
 from training.data.lake import Columns, read_split
 from training.evaluation.evaluate import EvaluateConfig
 from training.evaluation.judge import judge_model

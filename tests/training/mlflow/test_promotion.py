@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from orchestration.cli import app
 from schemas.documents import Provenance, Split
-from schemas.errors import GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Lake
+from schemas.messages import GateError, IntegrityError, NotFoundError, UsageError
 from schemas.overrides import override
 from training.evaluation.evaluate import Evaluation
 from training.evaluation.models import evaluate_model

@@ -17,8 +17,8 @@ import pytest
 from packaging.requirements import Requirement
 from registries import Register
 
-from schemas.errors import IntegrityError, MultilinkError, NotFoundError, UsageError
 from schemas.lake import Folder
+from schemas.messages import IntegrityError, MultilinkError, NotFoundError, UsageError
 from training.config import LoopConfig, TrainConfig, image_tower, objective, text_tower
 from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import promote
@@ -296,4 +296,4 @@ def test_the_code_that_is_logged_is_the_same_for_the_same_code(tmp_path: Path) -
         archives.append(Path(archive).read_bytes())
     assert archives[0] == archives[1]
     with zipfile.ZipFile(tmp_path / "a" / "multilink.zip") as zipped:
-        assert zipped.read("schemas/errors.py") == (ROOT / "schemas" / "errors.py").read_bytes()
+        assert zipped.read("schemas/messages.py") == (ROOT / "schemas" / "errors.py").read_bytes()

@@ -15,8 +15,8 @@ from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
 from schemas.configs import resolve
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
+from schemas.messages import NotFoundError, UsageError
 from schemas.overrides import flatten, override
 from training.config import TrainConfig
 from training.mlflow.champions import record_of, taint

@@ -28,8 +28,8 @@ from registries import Register, change_champion
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from schemas.errors import NotFoundError, UsageError
 from schemas.lake import Lake
+from schemas.messages import NotFoundError, UsageError
 from training.linking.rows import documents_of
 from training.mlflow.champions import align, record_of
 from training.mlflow.copying import copy_version

@@ -10,8 +10,8 @@ import pytest
 
 from orchestration.cli import run
 from schemas.documents import Split
-from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
+from schemas.messages import BuildError, ConfigError, UsageError
 from training.config import TrainConfig
 from training.evaluation.models import evaluate_model
 from training.evaluation.studies import combinations

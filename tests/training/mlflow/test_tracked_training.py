@@ -16,9 +16,9 @@ import torch
 from registries import Register
 
 from orchestration.cli import run
-from schemas.errors import ConfigError, NotFoundError, UsageError
 from schemas.lake import Lake
 from schemas.leases import HeldError, hold
+from schemas.messages import ConfigError, NotFoundError, UsageError
 from training.config import LoopConfig, TrainConfig
 from training.data.loading import load_training_data
 from training.loop.context import Context

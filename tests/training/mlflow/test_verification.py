@@ -26,9 +26,9 @@ from newsroom.archive.build import build_index
 from newsroom.search.archive import Archive
 from orchestration.cli import app
 from schemas.documents import Split
-from schemas.errors import ConfigError, GateError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
 from schemas.manifest import read_manifest, version_name
+from schemas.messages import ConfigError, GateError, IntegrityError, NotFoundError, UsageError
 from training.data.lake import Columns, read_split
 from training.evaluation.models import evaluate_model
 from training.mlflow import judging

@@ -11,7 +11,7 @@ from set_similarity import set_similarity
 from torch.nn import functional as F
 
 from schemas.configs import resolve, restore
-from schemas.errors import ConfigError, UsageError
+from schemas.messages import ConfigError, UsageError
 from schemas.overrides import override
 from training.config import TrainConfig, objective
 from training.data.ragged import Ragged, choose_all

@@ -15,8 +15,8 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner
 from statements import decided, registered, state, version
 
-from schemas.errors import IntegrityError, NotFoundError
 from schemas.lake import Folder
+from schemas.messages import IntegrityError, NotFoundError
 from schemas.versions import canonical_json
 from training.promotions.chain import PAYLOAD_TYPE
 from training.promotions.proof import championships

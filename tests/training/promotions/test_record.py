@@ -16,8 +16,8 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner, Key
 from statements import decided, registered, state, version
 
-from schemas.errors import ConfigError, IntegrityError, NotFoundError, UsageError
 from schemas.lake import Folder, Lake
+from schemas.messages import ConfigError, IntegrityError, NotFoundError, UsageError
 from training.promotions.chain import Chain, signers_of, write_statement
 from training.promotions.keys import default_trust, key_path, make_key, own_signer, public_path, trusted_keys
 from training.promotions.record import (

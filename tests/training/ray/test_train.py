@@ -19,8 +19,8 @@ from forked import Running, clean_environment, start
 from ray.cluster_utils import Cluster
 
 from schemas.configs import resolve
-from schemas.errors import BuildError, ConfigError, UsageError
 from schemas.lake import Lake
+from schemas.messages import BuildError, ConfigError, UsageError
 from schemas.overrides import override
 from training.config import LoopConfig, TrainConfig
 from training.loop.trainer import runs_folder

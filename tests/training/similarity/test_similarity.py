@@ -12,7 +12,7 @@ from lapjv import lapjv
 from scipy.optimize import linear_sum_assignment
 from set_similarity import KINDS, set_similarity
 
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 from schemas.plugins import SIMILARITIES, find_part
 from training.data.ragged import Ragged
 from training.similarity.similarity import (

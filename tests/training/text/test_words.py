@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import ConfigError, IntegrityError
+from schemas.messages import ConfigError, IntegrityError
 from training.text.vocabulary import (
     Subwords,
     Vocabulary,

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from networks.nasnet_mobile import NasnetMobile
-from schemas.errors import ConfigError
+from schemas.messages import ConfigError
 from training.towers.fine_tuned import (
     IMAGENET,
     FineTunedSettings,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.errors import UsageError
+from schemas.messages import UsageError
 from training.data.documents import RegionBank
 from training.data.ragged import Ragged
 from training.text.vocabulary import Subwords, Vocabulary

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from schemas.errors import ConfigError, UsageError
+from schemas.messages import ConfigError, UsageError
 from training.config import TrainConfig
 from training.data.ragged import Ragged
 from training.text.vocabulary import Vocabulary

@@ -15,8 +15,8 @@ from pipelines.sources.records import CandidateDocument, FieldError
 from pipelines.web.client import Client
 from pipelines.web.requests import FetchFailed, Kind, Request, Response
 from schemas.documents import Link, Provenance, Sentence
-from schemas.errors import IntegrityError
 from schemas.failures import Failure, Reason, Stage
+from schemas.messages import IntegrityError
 from schemas.raw import RawEntry
 
 PageOrApi = Literal["page", "api"]

@@ -14,9 +14,9 @@ from loopback import answering
 from pipelines.settings import HttpConfig
 from pipelines.sources.datasets.diy import DiySource, read_listing
 from pipelines.sources.diy.submissions import Submission
-from schemas.errors import BuildError, UsageError
 from schemas.failures import Failure
 from schemas.lake import Folder
+from schemas.messages import BuildError, UsageError
 
 JSON = {"Content-Type": "application/json"}
 KEYS = {"REDDIT_CLIENT_ID": "id", "REDDIT_CLIENT_SECRET": "secret"}

@@ -17,9 +17,9 @@ from pipelines.sources.wikipedia.articles import parse_article
 from pipelines.sources.wikipedia.live import WikipediaSource, article_request, fetch_articles, list_titles
 from pipelines.web.client import Client
 from schemas.documents import Provenance, Sentence
-from schemas.errors import NotFoundError
 from schemas.failures import Failure
 from schemas.lake import Folder
+from schemas.messages import NotFoundError
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "wikipedia"
 COMMONS = "https://upload.wikimedia.org/wikipedia/commons"

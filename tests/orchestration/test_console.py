@@ -4,9 +4,8 @@ import io
 
 import pytest
 
-from orchestration.console import Console, erased
-from schemas import console
-from schemas.console import Passing, left_of, paced
+from orchestration.console import ERASED, Console, erased
+from schemas.messages import Passing, left_of, paced
 
 
 class Terminal(io.StringIO):
@@ -17,7 +16,8 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(console, "monotonic", lambda: now[0])
+    for module in ("orchestration.console", "schemas.messages"):
+        monkeypatch.setattr(f"{module}.monotonic", lambda: now[0])
     return now
 
 
@@ -30,7 +30,7 @@ def test_passing_lines_take_one_anothers_place_on_a_terminal(
     shown = Console()
     for line in (Passing("images 1"), Passing("images 2 of a very long line that is cut"), "done"):
         shown.say(line)
-    erase = console.ERASED
+    erase = ERASED
     assert screen.getvalue() == (
         f"{erase}[   0.0 s] images 1{erase}[   0.0 s] images 2 of a very{erase}[   0.0 s] done\n"
     )
