@@ -39,8 +39,8 @@ from training.evaluation.baselines import (
 )
 from training.evaluation.evaluate import STANDARD_CONFIG, random_similarities
 from training.loop.context import Context
+from training.loop.epoch import own_set_ranks
 from training.loop.trainer import train
-from training.loop.validation import own_set_ranks
 from training.metrics.calibration import Calibration, Observations, calibration_scores, fit_calibration, observe
 from training.metrics.curves import fit_sigmoid
 from training.metrics.intervals import Interval, difference_interval, mean_interval

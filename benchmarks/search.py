@@ -4,7 +4,7 @@
 
 An archive has one right picture for each text. The cosine of a text with it is N(0.55, 0.12), with each other picture
 N(0.20, 0.12). 400 validation texts, 4 a document, are searched for, and probabilities are fitted as for an index
-(`newsroom.archive.confidence`). Then 1,000 other texts are.
+(`newsroom.archive.index`). Then 1,000 other texts are.
 
     found       share of the other texts with the right picture among the first ten
     shown       the mean probability of that, as shown
@@ -30,7 +30,7 @@ import numpy as np
 from scipy.stats import norm
 
 from benchmarks.command import parser_of, print_figures
-from newsroom.archive.confidence import FIRST
+from newsroom.archive.index import FIRST
 from training.metrics.curves import ProbabilityCurve, fit_curve
 
 RIGHT, WRONG, SPREAD = 0.55, 0.20, 0.12

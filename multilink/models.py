@@ -30,8 +30,8 @@ from schemas.lake import Folder
 from schemas.messages import UsageError
 from schemas.overrides import override
 from training.data.ragged import Floats
-from training.linking.fitting import fitted
 from training.linking.links import DEFAULT_OPTIONS, LinkedDocument, LinkOptions
+from training.linking.shards import fitted
 from training.project import setting
 
 

@@ -51,7 +51,7 @@ TREE = {
 # File of `commands/` -> its commands, beside a file for each group and for each other command.
 FILES = {
     "workspaces": ("demo", "open", "up"),
-    "evaluate": ("compare", "evaluate", "sweep", "transfer"),
+    "models": ("compare", "evaluate", "sweep", "train", "transfer"),
     "datasets": ("build",),
     "links": ("label", "link", "measure", "relink", "serve"),
     "archives": ("evaluate_search", "index", "pages", "search"),

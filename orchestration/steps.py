@@ -250,7 +250,7 @@ def index(
 
     home, loaded = Lake.at(lake), open_model(model, tracking_uri, dataset=dataset)
     if pictures is not None:
-        from orchestration.inference.corpora import build_archive
+        from orchestration.inference.documents import build_archive
 
         dataset = build_archive(loaded.model.card.data, pictures, settings, lake=home, say=say)
     with by_workers(workers):

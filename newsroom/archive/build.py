@@ -21,8 +21,16 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from newsroom.archive.confidence import Confidence, fit_confidence
-from newsroom.archive.index import PART_ROWS, Earlier, copy_file, find_earlier, index_manifest, write_part
+from newsroom.archive.index import (
+    PART_ROWS,
+    Confidence,
+    Earlier,
+    copy_file,
+    find_earlier,
+    fit_confidence,
+    index_manifest,
+    write_part,
+)
 from newsroom.archive.pictures import Pictures
 from newsroom.archive.records import Records, write_table
 from newsroom.archive.vectors import EXACT_BELOW, QUERIES, Stacked, Vectors, add_to_cells, all_rows, faiss, make_cells

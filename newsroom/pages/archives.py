@@ -11,7 +11,7 @@ from functools import partial
 
 from newsroom.archive.index import index_folder
 from newsroom.archive.records import Picture
-from newsroom.labels.rows import readable
+from newsroom.labels.linked import readable
 from newsroom.pages.rendering import picture_address
 from schemas.indexes import IndexManifest
 from schemas.lake import MANIFEST, Folder, Lake

@@ -24,7 +24,7 @@ from starlette.datastructures import QueryParams
 from newsroom.archive.records import Picture
 from newsroom.decisions.records import Action, Ranking, ShownPicture, article_digest
 from newsroom.decisions.store import Article
-from newsroom.labels.rows import Place, place_of, row_of, rows_at, titled
+from newsroom.labels.linked import Place, place_of, row_of, rows_at, titled
 from newsroom.pages.archives import Choice
 from newsroom.pages.decisions import Standing, sealed, standing_of
 from newsroom.pages.limits import MAX_BODY_BYTES

@@ -14,7 +14,7 @@ from fastapi.responses import RedirectResponse, Response
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from newsroom.labels.rows import readable, rows_at, sampled
+from newsroom.labels.linked import readable, rows_at, sampled
 from newsroom.pages.pictures import cluster_of, find_copies
 from newsroom.pages.rendering import address, document_pictures, page, paging, picture_address
 from newsroom.pages.state import Number, Shared

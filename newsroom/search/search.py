@@ -15,9 +15,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from newsroom.archive.confidence import FIRST, Strength
 from newsroom.archive.filters import Filters
-from newsroom.archive.index import Index
+from newsroom.archive.index import FIRST, Index, Strength
 from newsroom.archive.records import MAX_TITLE, Picture
 from newsroom.archive.vectors import RERANKED, Ranked, fused
 from newsroom.search.queries import Query, QueryReader, Reader, SourceText, read_words

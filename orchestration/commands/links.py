@@ -146,7 +146,7 @@ def relink_command(
     home, reference = Lake.at(lake), "" if dataset is None else options.known_dataset(lake, dataset)
     loaded = open_model(model, tracking, dataset=reference)
     if input_path is not None:
-        from orchestration.inference.corpora import build_corpus
+        from orchestration.inference.documents import build_corpus
 
         data = loaded.model.card.data
         reference = build_corpus(data, form, input_path, settings or [], lake=home, workers=workers, say=say)

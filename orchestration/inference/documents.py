@@ -1,4 +1,8 @@
-"""The links of a user's own documents, which the pipeline's extractors read."""
+"""The links of a user's own documents, which the pipeline's extractors read.
+
+A corpus or an archive is built as a data set with the features that a model reads. Reading and fetching are the
+pipeline's, resumable and by many workers; what is built is linked or indexed as any data set version.
+"""
 
 import tempfile
 from collections.abc import Sequence
@@ -6,13 +10,16 @@ from pathlib import Path
 
 from newsroom.search.reader import DocumentReader
 from pipelines.config import recipe
+from pipelines.files import is_archive
 from pipelines.recipe import BuildConfig
-from pipelines.run import with_inputs
+from pipelines.run import build_dataset, with_inputs
 from pipelines.sources.records import with_addresses
 from pipelines.sources.source import Outcomes, image_root
+from schemas.features import several
 from schemas.lake import Folder, Lake
 from schemas.messages import Say
 from schemas.overrides import override
+from training.data.loading import DatasetIdentity
 from training.evaluation.models import CLASS_NAMES
 from training.linking.links import DEFAULT_OPTIONS, LinkOptions
 from training.promotions.loaded import LoadedModel, class_names
@@ -76,3 +83,39 @@ def own_documents(source: str, settings: Sequence[str], scratch: Folder, *, say:
     config = override(recipe("documents"), [f"source.documents={source}", *settings])
     config, _ = with_inputs(config, Lake(scratch), say=say)
     return config, with_addresses(config.source.read(), config.source.images)
+
+
+def build_corpus(
+    data: DatasetIdentity, form: str, path: str, settings: Sequence[str], *, lake: Lake, workers: int, say: Say
+) -> str:
+    """Build a corpus, and return NAME@VERSION.
+
+    Args:
+        data: what the model was trained on.
+        form: recipe of the build: format of the corpus.
+        path: shard of the corpus, or a folder of them.
+        settings: `key=value` of the build.
+        lake: that the version is written to.
+        workers: of the build.
+        say: takes a line of progress.
+
+    Raises:
+        UsageError: there is no such corpus, or the model reads features that no extractor here makes.
+        BuildError: the build failed.
+    """
+    read = [f"source.documents={path}", f"features.sentences={','.join(several(data.sentence_features))}"]
+    return _build(data, form, [*read, *settings], lake=lake, workers=workers, say=say)
+
+
+def build_archive(data: DatasetIdentity, pictures: str, settings: Sequence[str], *, lake: Lake, say: Say) -> str:
+    """Build an archive (a folder, tar or zip of pictures, or JSON Lines); arguments and result as of `build_corpus`."""
+    is_file = Path(pictures).is_file() and not is_archive(pictures)
+    source = f"source.{'archive' if is_file else 'images'}={pictures}"
+    return _build(data, "archive", [source, *settings], lake=lake, workers=1, say=say)
+
+
+def _build(data: DatasetIdentity, name: str, settings: Sequence[str], *, lake: Lake, workers: int, say: Say) -> str:
+    images = ",".join((*several(data.image_features), *several(data.region_features)))
+    config = override(recipe(name), [f"features.images={images}", *settings])
+    made = build_dataset(config, lake=lake, workers=workers, say=say).manifest
+    return f"{made.dataset}@{made.version}"

@@ -19,7 +19,7 @@ from schemas.messages import BuildError, UsageError
 from schemas.parts import Shard, split_parts
 from training.config import LoopConfig, Select, TrainConfig
 from training.model import LinkModel
-from training.ray.shards import RayWorkers, _files, _run, _Shared
+from training.ray.train import RayWorkers, _files, _run, _Shared
 from training.shards import embed_split, run_here, run_shards, shards_run_by
 from training.towers.recurrence import GruSettings
 from training.towers.vectors import LinearSettings

@@ -39,7 +39,7 @@ from training.data.loading import read_for_model
 from training.data.ragged import Float32, Int64
 from training.evaluation.evaluate import Evaluation, evaluate_matrices
 from training.loop.encoding import EncodedDocuments
-from training.loop.validation import batch_losses
+from training.loop.epoch import batch_losses
 from training.metrics.links import mean_auc, score_documents
 from training.metrics.scores import Score
 from training.model import EmbeddedDocument, LinkModel

@@ -21,10 +21,18 @@ from schemas.tables import schema_version
 from schemas.versions import fingerprint
 from training.data.loading import read_for_model
 from training.link_steps import LinkSteps
-from training.linking.fitting import fit_version
 from training.linking.links import Linker
 from training.linking.records import LINK_SCHEMA, LINKED_SCHEMA, LinkCounts, LinksManifest, read_links
-from training.linking.shards import FAILURES, LINKS, RELINKED, LinkedShard, Linking, find_linked, link_shard
+from training.linking.shards import (
+    FAILURES,
+    LINKS,
+    RELINKED,
+    LinkedShard,
+    Linking,
+    find_linked,
+    fit_version,
+    link_shard,
+)
 from training.model import LinkModel
 from training.shards import filled_splits, run_shards
 

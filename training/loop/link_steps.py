@@ -15,7 +15,7 @@ from training.data.loading import TrainingData
 from training.data.ragged import Float64, Int64
 from training.data.split import TrainingSplit
 from training.link_steps import LinkSteps
-from training.loop.validation import RETRIEVAL_POOL, can_rank, own_set_ranks, rank_similarity, sharing
+from training.loop.epoch import RETRIEVAL_POOL, can_rank, own_set_ranks, rank_similarity, sharing
 from training.model import LinkModel
 from training.parts import LinkStep
 

@@ -31,12 +31,11 @@ from training.data.loading import TrainingData, check_pairs, load_training_data
 from training.data.threads import one_thread
 from training.loop import state as states
 from training.loop.context import Context, choose_device
-from training.loop.epoch import solve_epoch, train_epoch
+from training.loop.epoch import ENOUGH_TO_RANK, Validation, can_rank, solve_epoch, train_epoch, validate
 from training.loop.link_steps import order_of, settle_steps
 from training.loop.setup import new_model
 from training.loop.state import STATE, RunState, check_alike
 from training.loop.step import learning_norms
-from training.loop.validation import ENOUGH_TO_RANK, Validation, can_rank, validate
 from training.model import CARD, LinkModel, ModelCard
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from training.evaluation.evaluate import (
     means_of,
 )
 from training.evaluation.judge import ANALYSIS, CALIBRATION, DECOYS
-from training.loop.validation import ENOUGH_TO_RANK
+from training.loop.epoch import ENOUGH_TO_RANK
 from training.metrics.calibration import Calibration
 from training.metrics.links import ScoreKind
 from training.metrics.scores import Score

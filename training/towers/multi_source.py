@@ -25,8 +25,7 @@ from schemas.plugins import FUSERS, Group
 from training.data.ragged import Bool, Int64, Ragged
 from training.parts import Needs, PartSettings, require_roles
 from training.text.vocabulary import Vocabulary
-from training.towers.inputs import Sizes, TextInput, Tower, unit
-from training.towers.packing import Packing, SelfAttention, largest_of, pool
+from training.towers.inputs import Packing, SelfAttention, Sizes, TextInput, Tower, largest_of, pool, unit
 from training.towers.words import SubwordRows, SubwordsSettings, SubwordTower
 
 

@@ -43,8 +43,7 @@ from torch.nn.utils.rnn import PackedSequence
 from schemas.configs import Probability
 from training.data.ragged import Int64, Ragged, to_device
 from training.text.vocabulary import Vocabulary
-from training.towers.inputs import Sizes, Tower, unit
-from training.towers.packing import Packing, mean_of, pool, softmax_pool
+from training.towers.inputs import Packing, Sizes, Tower, mean_of, pool, softmax_pool, unit
 from training.towers.words import SubwordRows, SubwordsSettings, SubwordTower, WordRows, WordsSettings, WordTower
 
 PACK = "_reorder_linear_weight"

@@ -29,8 +29,19 @@ from training.data.documents import RegionBank
 from training.data.ragged import Float32, Floats, Int64, Ragged, to_device
 from training.parts import Needs
 from training.text.vocabulary import Vocabulary
-from training.towers.inputs import ImageInput, Sizes, Tower, required, unit
-from training.towers.packing import Packing, attend, blocks, mean_of, pool, softmax_pool
+from training.towers.inputs import (
+    ImageInput,
+    Packing,
+    Sizes,
+    Tower,
+    attend,
+    blocks,
+    mean_of,
+    pool,
+    required,
+    softmax_pool,
+    unit,
+)
 from training.towers.settings import ImageTowerSettings
 from training.towers.words import WordRows, WordsSettings, WordTower
 

@@ -21,11 +21,10 @@ from schemas.messages import Passing, Say, counted
 from schemas.tables import records_table
 from training.data.documents import GivenDocument
 from training.evaluation.decoys import Decoys, count_decoys
-from training.linking.fitting import fitted
 from training.linking.links import DEFAULT_OPTIONS, LinkedDocument, Linker, LinkOptions, write_links
 from training.linking.records import PredictedLink
 from training.linking.relinked import Agreement, caution_line, compare
-from training.linking.shards import RELINKED
+from training.linking.shards import RELINKED, fitted
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.promotions.loaded import LoadedModel
 from training.report.examples import ExampleDocument, sureness_of
@@ -85,7 +84,7 @@ def run_link(
 ) -> LinkSummary:
     """Write the links that a model predicts in documents to a Parquet file (columns: `training.linking.records`).
 
-    Of at least 20 documents the first 200 choose the steps' weights (`training.linking.fitting`), unless a calibration
+    Of at least 20 documents the first 200 choose the steps' weights (`training.linking.shards`), unless a calibration
     or a precision is given: these are of the model's own. Documents and images that cannot be used become rows of the
     file `NAME.failures.parquet` beside it.
 

@@ -23,7 +23,7 @@ def by_workers(workers: int) -> Iterator[None]:
     if workers == 1 and address is None:
         yield
         return
-    from training.ray.shards import RayWorkers
+    from training.ray.train import RayWorkers
 
     with RayWorkers(workers, address) as run, shards_run_by(run):
         yield

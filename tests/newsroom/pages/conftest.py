@@ -11,7 +11,7 @@ import torch
 from playwright.sync_api import Browser, Page, sync_playwright
 from running_newsroom import NEWS, Newsroom, Rivals, build, indexed, key_of, served, trained, write_evil
 
-from newsroom.archive.confidence import Confidence
+from newsroom.archive.index import Confidence
 from newsroom.pages.archives import Choice
 from newsroom.pages.searches import Opened
 from newsroom.pages.state import PagesSettings

@@ -32,8 +32,9 @@ from newsroom.labels.linked import (
     linked_documents,
     ordered,
     outcomes,
+    place_of,
+    rows_at,
 )
-from newsroom.labels.rows import place_of, rows_at
 from newsroom.pages.datasets import rendered
 from newsroom.pages.rendering import picture_address
 from newsroom.pages.state import PagesSettings

@@ -27,8 +27,8 @@ from training.data.loading import load_training_data, open_split
 from training.data.mapped import CACHE, LIMIT, forget_version
 from training.data.ragged import Ragged, sample_rows, seed_of, stream
 from training.loop.context import Context
+from training.loop.epoch import validate
 from training.loop.trainer import train
-from training.loop.validation import validate
 from training.model import LinkModel
 from training.towers.vectors import LinearSettings, SentenceSettings
 

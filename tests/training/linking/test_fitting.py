@@ -18,8 +18,8 @@ from schemas.manifest import read_manifest
 from schemas.overrides import override
 from training.data.documents import DocumentSet
 from training.link_steps import PLAN
-from training.linking.fitting import fit_steps, fitted
 from training.linking.links import CHOSEN_HERE, LinkedDocument, LinkOptions
+from training.linking.shards import fit_steps, fitted
 from training.linking.versions import LinkedVersion
 from training.metrics.calibration import fit_calibration, observe
 from training.metrics.links import score_documents

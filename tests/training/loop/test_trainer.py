@@ -24,10 +24,10 @@ from training.data.split import TrainingSplit
 from training.loop import epoch, state, trainer
 from training.loop.context import Context
 from training.loop.encoding import prepare_batch
+from training.loop.epoch import Validation, own_set_ranks, validate
 from training.loop.setup import new_model
 from training.loop.step import Stepper
 from training.loop.trainer import TrainResult, train
-from training.loop.validation import Validation, own_set_ranks, validate
 from training.model import LinkModel, label_matrix
 from training.objectives.batch import DrawKey, EncodedBatch
 from training.objectives.ranking import CrossDocument

@@ -12,7 +12,19 @@ from schemas.messages import UsageError
 from training.data.documents import RegionBank
 from training.data.ragged import Ragged
 from training.text.vocabulary import Subwords, Vocabulary
-from training.towers.inputs import ImageInput, Sizes, TextInput
+from training.towers.inputs import (
+    ImageInput,
+    Packing,
+    SelfAttention,
+    Sizes,
+    TextInput,
+    attend,
+    blocks,
+    largest_of,
+    mean_of,
+    pool,
+    softmax_pool,
+)
 from training.towers.multi_source import (
     MultiSourceSettings,
     MultiSourceTower,
@@ -20,7 +32,6 @@ from training.towers.multi_source import (
     SubwordAttentionTower,
     drop_sources,
 )
-from training.towers.packing import Packing, SelfAttention, attend, blocks, largest_of, mean_of, pool, softmax_pool
 from training.towers.recurrence import BilstmAttentionSettings, BilstmAttentionTower, SubwordGruSettings
 from training.towers.region_concept import (
     RegionConceptSettings,
