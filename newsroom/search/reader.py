@@ -28,7 +28,7 @@ from pipelines.settings import DocumentsConfig
 from pipelines.sources.records import CandidateDocument, CandidateImage, sentence
 from schemas.documents import Document, Provenance, Role
 from schemas.failures import Failure, Stage
-from schemas.features import RegionArrays, column_to_regions, column_to_vectors, several
+from schemas.features import column_to_regions, column_to_vectors, several
 from schemas.lake import Folder, Lake
 from schemas.messages import ConfigError, UsageError
 from schemas.overrides import override
@@ -56,24 +56,6 @@ class Extraction:
     pictures: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class VectorDocument:
-    """A document with what a model reads of it.
-
-    Attributes:
-        sentence_vectors: n x t, float16, or None where no sentence extractor was given.
-        image_vectors: m x v, float16; m x 0 where no extractor of image vectors was given.
-        regions: of the m images, or None where no extractor of regions was given.
-        jpegs: m stored pictures, or None where they were not asked for.
-    """
-
-    document: Document
-    sentence_vectors: npt.NDArray[np.float16] | None
-    image_vectors: npt.NDArray[np.float16]
-    regions: RegionArrays | None = None
-    jpegs: tuple[bytes, ...] | None = None
-
-
 def read_vectors(
     records: Iterable[CandidateDocument | Failure],
     config: BuildConfig,
@@ -81,7 +63,7 @@ def read_vectors(
     files: str,
     scratch: Folder,
     extraction: Extraction,
-) -> Iterator[VectorDocument | Failure]:
+) -> Iterator[GivenDocument | Failure]:
     """Yield documents with their features, and a failure row for all that has none.
 
     Args:
@@ -127,7 +109,7 @@ def documents_of(
 
 def add_vectors(
     documents: Sequence[SettledDocument], config: DocumentsConfig, copies: PackFolder, extraction: Extraction
-) -> Iterator[VectorDocument | Failure]:
+) -> Iterator[GivenDocument | Failure]:
     """Yield documents with their features, as shards hold them; each picture is read once.
 
     A document loses the images that an extractor rejects, a failure row each; left with too few, it is one itself.
@@ -171,7 +153,7 @@ def _with_values(
     sentences: FeatureRefs,
     extraction: Extraction,
     pictures: tuple[bytes, ...],
-) -> VectorDocument:
+) -> GivenDocument:
     """Return a document with its values, read from columns as those of shards are."""
     columns = extraction.plan.arrays(IMAGES, images)
     of_sentences = extraction.plan.arrays(DOCUMENTS, [sentences])
@@ -179,12 +161,19 @@ def _with_values(
     vectors = [columns[f"features.{name}"] for name in several(extraction.vectors)]
     regions = columns.get(f"regions.{extraction.regions}")
     nothing = np.zeros((len(images), 0), np.float16)
-    return VectorDocument(
-        document,
-        np.concatenate([*map(_float16, texts)], axis=1) if texts else None,
-        np.concatenate([nothing, *map(_float16, vectors)], axis=1),
-        None if regions is None else column_to_regions(regions),
-        pictures if extraction.pictures else None,
+    return GivenDocument(
+        id=document.id,
+        texts=[sentence.text for sentence in document.sentences],
+        image_vectors=np.concatenate([nothing, *map(_float16, vectors)], axis=1),
+        sentence_vectors=np.concatenate([*map(_float16, texts)], axis=1) if texts else None,
+        roles=[sentence.role for sentence in document.sentences],
+        language=document.language,
+        regions=None if regions is None else region_bank(column_to_regions(regions)),
+        jpegs=pictures if extraction.pictures else None,
+        sources=[image.source or image.hash for image in document.images],
+        sentence_numbers=document.sentence_numbers,
+        image_numbers=document.image_numbers,
+        after_sentence=document.after_sentence,
     )
 
 
@@ -225,29 +214,8 @@ class DocumentReader:
         )
 
     def read(self, records: Iterable[CandidateDocument | Failure], *, files: str) -> Iterator[GivenDocument | Failure]:
-        """Yield what can be linked, and a failure for all else; paths of images are relative to `files`."""
-        extraction, scratch = self._extraction, self._scratch
-        for each in read_vectors(records, self._config, files=files, scratch=scratch, extraction=extraction):
-            yield each if isinstance(each, Failure) else given_document(each)
-
-
-def given_document(read: VectorDocument) -> GivenDocument:
-    """Return a document with its features as training's models take it."""
-    document = read.document
-    return GivenDocument(
-        id=document.id,
-        texts=[sentence.text for sentence in document.sentences],
-        image_vectors=read.image_vectors,
-        sentence_vectors=read.sentence_vectors,
-        roles=[sentence.role for sentence in document.sentences],
-        language=document.language,
-        regions=None if read.regions is None else region_bank(read.regions),
-        jpegs=read.jpegs,
-        sources=[image.source or image.hash for image in document.images],
-        sentence_numbers=document.sentence_numbers,
-        image_numbers=document.image_numbers,
-        after_sentence=document.after_sentence,
-    )
+        """Give what can be linked, and a failure for all else; paths of images are relative to `files`."""
+        return read_vectors(records, self._config, files=files, scratch=self._scratch, extraction=self._extraction)
 
 
 class PipelineReader:

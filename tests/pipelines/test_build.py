@@ -134,13 +134,15 @@ def test_the_plain_path_equals_the_beam_path(ten: tuple[Path, BuildSummary], tmp
     documents = [item for item in found if isinstance(item, SettledDocument)]
     extraction = Extraction(plan=features_of(config, lake=scratch, workers=1), vectors="efficientnet-lite0")
     vectors = list(add_vectors(documents, config.documents, access.copies, extraction))
+    settled = {each.document.id: each.document for each in documents}
     left, images = documents_of(summary), {row["hash"]: row for row in rows(summary, "images")}
     assert len(found) - len(documents) == sum(summary.manifest.failures.values())
     for item in vectors:
-        row = left.pop(item.document.id)
-        expected = to_row(replace(item.document, split=Split.TRAIN))
+        row = left.pop(item.id)
+        expected = to_row(replace(settled[item.id], split=Split.TRAIN))
         assert {name: row[name] for name in BEFORE_SPLITS} == {name: expected[name] for name in BEFORE_SPLITS}
         np.testing.assert_array_equal(np.array(row["features.use-multilingual"], np.float16), item.sentence_vectors)
+        assert [image["source"] for image in row["images"]] == item.sources
         vectors_of_images = [images[image["hash"]]["features.efficientnet-lite0"] for image in row["images"]]
         np.testing.assert_array_equal(np.array(vectors_of_images, np.float16), item.image_vectors)
     assert left == {}

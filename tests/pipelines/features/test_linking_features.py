@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from newsroom.search.reader import DocumentReader, Extraction, VectorDocument, given_document, read_vectors
+from newsroom.search.reader import DocumentReader, Extraction, read_vectors
 from pipelines.config import recipe
 from pipelines.features.extraction import plan_features
 from pipelines.sources.datasets.documents import DocumentsSource
@@ -44,7 +44,7 @@ def extraction_of(scratch: Folder, images: str, sentences: str, **names: str) ->
     return Extraction(plan=plan, **names)
 
 
-def vectors_of(path: Path, scratch: Folder, extraction: Extraction) -> Iterator[VectorDocument | Failure]:
+def vectors_of(path: Path, scratch: Folder, extraction: Extraction) -> Iterator[GivenDocument | Failure]:
     found = DocumentsSource(documents=str(path)).read()
     return read_vectors(found, recipe("documents"), files=str(path.parent), scratch=scratch, extraction=extraction)
 
@@ -60,13 +60,10 @@ def test_vectors_and_regions_of_raw_documents(own_documents: Path, tmp_path: Pat
         ("image 0 of white", "feature-missing", "colours: all white"),
         ("white", "too-few-images", "expected at least 1 images, found 0"),
     ]
-    (document,) = [item for item in found if isinstance(item, VectorDocument)]
-    assert [image.source for image in document.document.images] == ["red.png", "green.png", "blue.png"]
+    (given,) = [item for item in found if isinstance(item, GivenDocument)]
     expected = np.array([[1, 0, 0] * 4, [0, 128 / 255, 0] * 4, [0, 0, 1] * 4])
-    np.testing.assert_allclose(document.image_vectors, expected, atol=0.02)
-    assert document.image_vectors.dtype == np.float16
-
-    given = given_document(document)
+    np.testing.assert_allclose(given.image_vectors, expected, atol=0.02)
+    assert given.image_vectors.dtype == np.float16
     assert given.sources == ["red.png", "green.png", "blue.png"]
     assert given.regions.images.offsets.tolist() == [0, 4, 8, 12]
     assert given.regions.labels == ("red",) * 4 + ("green",) * 4 + ("blue",) * 4
