@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -40,13 +39,12 @@ from pipelines.packs import MANY, merge_small
 from pipelines.recipe import BuildConfig
 from pipelines.settings import Runner
 from pipelines.shards.writing import write_rows
-from pipelines.sources.source import find_inputs, image_root
+from pipelines.sources.source import capture_input, image_root, with_inputs
 from pipelines.sources.takedowns import NO_TAKEDOWNS, Takedowns, read_takedowns
 from pipelines.transforms import Progress, watched
 from pipelines.turns import LEASES, turn_alone, turn_of_build
-from pipelines.web.client import process_client
-from pipelines.web.downloads import CapturedFile, capture_file
-from pipelines.web.requests import REMEMBERED_S, FetchFailed
+from pipelines.web.downloads import CapturedFile
+from pipelines.web.requests import REMEMBERED_S
 from schemas.failures import TRANSIENT, Reason, is_about_machine
 from schemas.lake import DRAFTS, MANIFEST, Folder, Lake
 from schemas.leases import HeldError
@@ -245,37 +243,7 @@ def features_of(config: BuildConfig, *, lake: Lake, workers: int) -> FeaturePlan
 def takedowns_of(config: BuildConfig, lake: Lake) -> Takedowns:
     """Return what is in the takedown list of a build."""
     path = config.takedown_list
-    return read_takedowns(_capture(path, config, lake).path if on_web(path) else path) if path else NO_TAKEDOWNS
-
-
-def with_inputs(
-    config: BuildConfig, lake: Lake, *, say: Callable[[str], None]
-) -> tuple[BuildConfig, tuple[CapturedFile, ...]]:
-    """Return a configuration whose source names files that are there, and the files that were captured for it.
-
-    Raises:
-        UsageError: a source's file is not named or not there.
-        BuildError: it cannot be fetched.
-    """
-    captured: dict[str, CapturedFile] = {}
-
-    def capture(url: str) -> Path:
-        if url not in captured:
-            say(f"input: {url}")
-            captured[url] = _capture(url, config, lake)
-        return captured[url].path
-
-    source = find_inputs(config.source, capture)
-    for remark in source.remarks():
-        say(remark)
-    return dataclasses.replace(config, source=source), tuple(captured.values())
-
-
-def _capture(url: str, config: BuildConfig, lake: Lake) -> CapturedFile:
-    try:
-        return capture_file(process_client(config.http, lake.raw), url)
-    except FetchFailed as problem:
-        raise BuildError(f"{url}: {problem}") from problem
+    return read_takedowns(capture_input(path, config, lake).path if on_web(path) else path) if path else NO_TAKEDOWNS
 
 
 def check_environment(config: BuildConfig) -> None:

@@ -20,9 +20,7 @@ import dagster as dg
 from pydantic import Field
 
 from orchestration.config import NOSTRUCT, DatasetSettings, RayWhere
-from orchestration.dagster.external import VERSION
-from orchestration.dagster.pipes import StepPipes
-from orchestration.dagster.record import (
+from orchestration.dagster.checks import (
     CHAMPION,
     DATA_VERSION_TAG,
     MODEL_TAG,
@@ -32,6 +30,8 @@ from orchestration.dagster.record import (
     newest_version,
     sound_versions,
 )
+from orchestration.dagster.external import VERSION
+from orchestration.dagster.pipes import StepPipes
 from orchestration.plan import Plan, registered_name
 from orchestration.steps import FINAL, Step
 from schemas.configs import resolve

@@ -24,9 +24,7 @@ import dagster as dg
 from orchestration.config import NOSTRUCT, DatasetSettings, Settings, load_settings
 from orchestration.dagster import assets
 from orchestration.dagster.assets import BuildConfig, Task, TrainConfig
-from orchestration.dagster.checks import make_checks
-from orchestration.dagster.pipes import StepPipes
-from orchestration.dagster.record import (
+from orchestration.dagster.checks import (
     APPROVALS,
     CHAMPION,
     DATA_VERSION_TAG,
@@ -43,9 +41,11 @@ from orchestration.dagster.record import (
     dataset_partitions,
     group_of,
     is_promoted,
+    make_checks,
     model_key,
     newest,
 )
+from orchestration.dagster.pipes import StepPipes
 from orchestration.plan import Plan
 from schemas.messages import MultilinkError
 

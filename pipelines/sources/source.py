@@ -30,17 +30,19 @@ from msgspec import Meta
 from pipelines.embedded import on_web
 from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, is_archive, is_pattern
 from pipelines.ledger import LedgerRow, Read, append
+from pipelines.recipe import BuildConfig
 from pipelines.settings import HttpConfig
 from pipelines.sources.own_files import OwnFiles
 from pipelines.sources.records import CandidateDocument, outcomes_of
 from pipelines.sources.takedowns import Takedowns
 from pipelines.web.client import Client, process_client, usable
+from pipelines.web.downloads import CapturedFile, capture_file
 from pipelines.web.pool import fetch_all
-from pipelines.web.requests import Outcome, Request, Response
+from pipelines.web.requests import FetchFailed, Outcome, Request, Response
 from schemas.configs import Outside, Settings, outside
 from schemas.failures import Failure
-from schemas.lake import Folder, folder_of
-from schemas.messages import UsageError
+from schemas.lake import Folder, Lake, folder_of
+from schemas.messages import BuildError, UsageError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -325,3 +327,38 @@ def _plain_name(path: str) -> str:
 
 def _depth_first(path: str) -> tuple[int, str]:
     return path.count("/"), path
+
+
+def with_inputs(
+    config: BuildConfig, lake: Lake, *, say: Callable[[str], None]
+) -> tuple[BuildConfig, tuple[CapturedFile, ...]]:
+    """Return a configuration whose source names files that are there, and the files that were captured for it.
+
+    Raises:
+        UsageError: a source's file is not named or not there.
+        BuildError: it cannot be fetched.
+    """
+    captured: dict[str, CapturedFile] = {}
+
+    def capture(url: str) -> Path:
+        if url not in captured:
+            say(f"input: {url}")
+            captured[url] = capture_input(url, config, lake)
+        return captured[url].path
+
+    source = find_inputs(config.source, capture)
+    for remark in source.remarks():
+        say(remark)
+    return replace(config, source=source), tuple(captured.values())
+
+
+def capture_input(url: str, config: BuildConfig, lake: Lake) -> CapturedFile:
+    """Return a file of the web as it is kept in a lake, fetched where it is not.
+
+    Raises:
+        BuildError: it cannot be fetched.
+    """
+    try:
+        return capture_file(process_client(config.http, lake.raw), url)
+    except FetchFailed as problem:
+        raise BuildError(f"{url}: {problem}") from problem

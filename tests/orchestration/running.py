@@ -25,7 +25,7 @@ from playwright.sync_api import Page, sync_playwright
 from repository import ROOT
 from servers import children_of, command_of, wait_for
 
-from orchestration.dagster.record import KINDS, PARTITION_TAG, VERSION
+from orchestration.dagster.checks import KINDS, PARTITION_TAG, VERSION
 from orchestration.local.supervisor import MARK_VARIABLE, marked
 from schemas.lake import MANIFEST
 

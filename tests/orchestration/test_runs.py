@@ -20,10 +20,10 @@ from versions import write_version
 
 from orchestration.config import CheckSettings, DatasetSettings, RaySettings, RayWhere, RetrySettings, Settings
 from orchestration.dagster.assets import report_folder
+from orchestration.dagster.checks import KINDS, STAGES, TRAINED, newest_version, sound_versions
 from orchestration.dagster.definitions import make_definitions
 from orchestration.dagster.external import LEAD
 from orchestration.dagster.pipes import StepPipes
-from orchestration.dagster.record import KINDS, STAGES, TRAINED, newest_version, sound_versions
 from orchestration.plan import Plan
 from orchestration.rules.verdicts import STAGE_CHECKS
 from orchestration.steps import Step, build

@@ -17,7 +17,7 @@ from released import write_released
 from running import CHROMIUM, Up, opened_page, started_up, two_clicks
 from servers import wait_for
 
-from orchestration.dagster.record import KINDS
+from orchestration.dagster.checks import KINDS
 from orchestration.local.supervisor import marked
 from schemas.lake import Lake
 
