@@ -36,14 +36,15 @@ class Console:
     def __init__(self, *, is_json: bool = False) -> None:
         self._is_json = is_json
         self._started = monotonic()
-        self._show = self._in_place if sys.stderr.isatty() else paced(self._below)
+        self._show = (
+            self._in_place
+            if sys.stderr.isatty()
+            else paced(lambda line: print(self._timed(line), file=sys.stderr, flush=True))
+        )
 
     def say(self, line: str) -> None:
         """Show a line of progress, with the seconds since the command began."""
         self._show(type(line)(without_passwords(line)))
-
-    def _below(self, line: str) -> None:
-        print(self._timed(line), file=sys.stderr, flush=True)
 
     def _in_place(self, line: str) -> None:
         is_passing = isinstance(line, Passing)

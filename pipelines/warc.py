@@ -169,16 +169,11 @@ def _records(stream: BinaryIO, name: str, size: int, begin: int) -> Iterator[Any
             yield record
     except OSError as problem:
         stream.seek(0)
-        if last < 0 and _is_arc(stream, name):
+        if last < 0 and (stream.read(11) == b"filedesc://" or name.lower().removesuffix(".gz").endswith(".arc")):
             message = f"{name}: an ARC file; {_CONVERT} {name} NEW.warc.gz`"
             raise BrokenInputError(message, name) from problem
         where = f"behind the record at byte {begin + last}" if last >= 0 else "at all"
         raise BrokenInputError(f"{name}: it cannot be read {where}: {problem}", name) from problem
-
-
-def _is_arc(stream: BinaryIO, name: str) -> bool:
-    """Return whether a file is in the form that was there before WARC, by its first bytes or its name."""
-    return stream.read(11) == b"filedesc://" or name.lower().removesuffix(".gz").endswith(".arc")
 
 
 def _capture(record: Any, begin: int) -> Capture | None:

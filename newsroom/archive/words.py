@@ -208,16 +208,16 @@ def _documents(rows: pa.Table) -> Iterator[dict[str, Any]]:
             equal = [f"{name}={said[name].lower()}" for name in EQUAL if name in said]
             numbers = {name: said[name] for name in COMPARED if name in said}
             yield {
-                **{name: _folded(said[name]) for name in FIELDS if name in said},
+                **{
+                    name: _unaccented(value) if isinstance(value := said[name], str) else [*map(_unaccented, value)]
+                    for name in FIELDS
+                    if name in said
+                },
                 **numbers,
                 _EQUAL: equal,
                 _ROW: row,
             }
             row += 1
-
-
-def _folded(value: str | list[str]) -> str | list[str]:
-    return _unaccented(value) if isinstance(value, str) else [*map(_unaccented, value)]
 
 
 @cache

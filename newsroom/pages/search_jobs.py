@@ -39,11 +39,9 @@ INFLUENCE_OF = 10  # first pictures whose similarity words add to
 MOST_WORDS = 500  # of a text whose influence is computed: it is read once for each
 
 
-def _without_blanks(values: Sequence[str]) -> list[str]:
-    return [*filter(None, values)]
-
-
-_Several = Annotated[list[str], Field(max_length=MOST_REPEATED), BeforeValidator(_without_blanks)]
+_Several = Annotated[
+    list[str], Field(max_length=MOST_REPEATED), BeforeValidator(lambda values: [*filter(None, values)])
+]
 _LeftOut = Annotated[str, StringConstraints(pattern=rf"^({'|'.join(ORDER)})\.\d{{1,6}}$")]
 
 

@@ -31,8 +31,7 @@ from training.data.documents import DocumentSet
 from training.data.lake import Columns, read_split
 from training.data.ragged import Int64
 from training.evaluation.evaluate import POOL_DOCUMENTS, EvaluationReport, absent
-from training.metrics.intervals import mean_interval
-from training.metrics.scores import Score
+from training.metrics.intervals import Score, mean_interval
 
 CUTOFFS = (5, 10, 50, 100)  # MediaEval NewsImages
 METRICS = ("reciprocal_rank", *(f"recall_at_{cutoff}" for cutoff in CUTOFFS))

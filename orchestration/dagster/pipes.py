@@ -124,7 +124,11 @@ class StepPipes:
 
         client = PipesRayJobClient(address=self.ray.address, message_reader=reader, poll_interval=POLL_S)
         jobs, name, deadline = client.client, job_name(context), time.monotonic() + END_TIMEOUT_S
-        while left := [each.submission_id for each in jobs.list_jobs() if _is_left(each, name)]:
+        while left := [
+            each.submission_id
+            for each in jobs.list_jobs()
+            if (each.submission_id or "").startswith(name) and not each.status.is_terminal()
+        ]:
             if time.monotonic() > deadline:
                 raise BuildError(f"Ray jobs {', '.join(left)} do not stop")
             for earlier in left:
@@ -140,11 +144,6 @@ class StepPipes:
             with suppress(Exception):  # it may have ended by itself, and what stopped it is to be raised
                 jobs.stop_job(job)
             raise
-
-
-def _is_left(job: Any, name: str) -> bool:
-    """Return whether a job is one of an asset's that has not ended."""
-    return (job.submission_id or "").startswith(name) and not job.status.is_terminal()
 
 
 def _run_process(context: dg.OpExecutionContext, extras: dict[str, Any], reader: _Keeping) -> None:

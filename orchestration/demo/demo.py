@@ -29,7 +29,7 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.messages import GateError, Say
-from training.metrics.scores import Score
+from training.metrics.intervals import Score
 
 DATASET, RECIPE = "diy", "tiny"
 OWN = "closed form"

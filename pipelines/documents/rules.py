@@ -144,7 +144,9 @@ def settle(
         if isinstance(outcome, Failure):
             yield dataclasses.replace(outcome, record_id=candidate.id, image=numbers[position], stage=Stage.IMAGES)
         else:
-            kept[position] = _from(outcome, image.source) if image.source else outcome
+            # An image that was embedded in a file has the address that it came from.
+            source = image.source or outcome.image.source
+            kept[position] = dataclasses.replace(outcome, image=dataclasses.replace(outcome.image, source=source))
             images[position] = dataclasses.replace(images[position], hash=outcome.image.hash)
     after = tuple(image.after for image in candidate.images)
     document = Document(
@@ -163,11 +165,6 @@ def settle(
     ).with_images(list(kept))
     missing = len(images) - len(kept)
     yield judge(SettledDocument(document, tuple(kept.values())), config, Stage.DOCUMENTS, missing=missing)
-
-
-def _from(found: PackedImage, source: str) -> PackedImage:
-    """Return an image that was embedded in a file, with the address it came from."""
-    return dataclasses.replace(found, image=dataclasses.replace(found.image, source=source))
 
 
 Problem = tuple[Reason, str]

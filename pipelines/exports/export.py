@@ -88,11 +88,12 @@ def export_version(manifest: Manifest, folder: Folder, target: Folder, *, form: 
         )
     shards = list(shards_of(manifest))
     written = list(_written(shards, folder, target, form, say))
+    card = _card(manifest, shards, form).encode()
     export = Export(
         dataset=manifest.dataset,
         version=manifest.version,
         format=form,
-        files=(*written, _write_text(target, README, _card(manifest, shards, form))),
+        files=(*written, write_file(target, README, lambda stream: 0 * stream.write(card))),
     )
     target.write(EXPORT, (json.dumps(export.to_json(), indent=1) + "\n").encode())
     return export
@@ -109,10 +110,6 @@ def _written(shards: Sequence[Shard], folder: Folder, target: Folder, form: str,
         paths = [path.format(stem) for path in FORMATS[form].paths]
         yield from FORMATS[form].write(list(read_shard(shard, folder)), target, paths)
         say(f"{number} of {len(shards)} shards: {paths[0]}")
-
-
-def _write_text(target: Folder, path: str, text: str) -> FileEntry:
-    return write_file(target, path, lambda stream: 0 * stream.write(text.encode()))
 
 
 def _card(manifest: Manifest, shards: Sequence[Shard], form: str) -> str:

@@ -132,7 +132,7 @@ def extractors(
 
 def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
     entry = find_entry(name)
-    if entry is None and name in weights and table == IMAGES and _is_regions(weights[name]):
+    if entry is None and name in weights and table == IMAGES and weights[name].uri.partition("?")[0].endswith(SUFFIX):
         return Entry(factory=GivenRegions, network=name)
     if entry is None and name in weights and weights[name].is_graph:
         return Entry(factory=resolve_name(_OWN_NETWORKS[table]), network=name, table=table)
@@ -145,11 +145,6 @@ def _entry(name: str, table: str, weights: Mapping[str, WeightFile]) -> Entry:
     if entry.table != table:
         raise ConfigError(f"{SETTINGS[table]} = {name!r}: it is for {SETTINGS[entry.table]}")
     return entry
-
-
-def _is_regions(file: WeightFile) -> bool:
-    """Return whether a weight is a table of regions, by its name."""
-    return file.uri.partition("?")[0].endswith(SUFFIX)
 
 
 def made_up_pictures(count: int) -> list[bytes]:

@@ -149,10 +149,11 @@ def forget(
         files = tuple(_remove_files(lake.raw, found, dry_run=dry_run))
         packs = tuple(_remove_packed(lake, found, dry_run=dry_run))
         indexes = tuple(_remove_indexes(lake, found, dry_run=dry_run))
-        replaced, times = [], _times(lake)
+        made = {each: lake.dataset(*each.split("@")).infos()[MANIFEST].mtime_ns for each in lake.references()}
+        replaced = []
         for holding in found.holdings:
             say(f"{holding.reference}: {len(holding.documents)} documents and {len(holding.images)} images")
-            new = "" if dry_run else _replace(lake, holding, found, times, say)
+            new = "" if dry_run else _replace(lake, holding, found, made, say)
             replaced.append((holding.reference, new))
         rows = take_out(lake, found.documents, found.images, dry_run=dry_run)
     return Forgotten(
@@ -216,11 +217,6 @@ def _has_row(folder: Folder, part: str, images: pa.Array) -> bool:
     with folder.open(f"{PARTS}/{part}/{FIELDS}") as stream:
         known = pa.ipc.open_file(stream).read_all().column("image")
     return bool(pc.any(pc.is_in(known, images)).as_py())
-
-
-def _times(lake: Lake) -> dict[str, int]:
-    """Return when each version was made, in an order of time, by its reference."""
-    return {each: lake.dataset(*each.split("@")).infos()[MANIFEST].mtime_ns for each in lake.references()}
 
 
 def _replace(lake: Lake, holding: Holding, found: NamedContent, times: dict[str, int], say: Say) -> str:

@@ -206,7 +206,7 @@ class Client:
         """
         if task.request.kind not in (Kind.PAGE, Kind.IMAGE):
             return
-        page = answer.body if task.request.kind is Kind.PAGE and _is_html(answer) else b""
+        page = answer.body if task.request.kind is Kind.PAGE and _media_type(answer).startswith(_OF_WORDS[:2]) else b""
         found = read_opt_outs(answer.headers, page, product=self.config.product, now=self.clock())
         if (refused := honoured(found, self.config)) is not None:
             raise FetchFailed(refused.reason, f"{task.target.url}: {refused.words}", None, answer.status)
@@ -367,10 +367,6 @@ def _is_words(answer: Answer) -> bool:
     """Return whether there is no picture: a page, what an interface says, or nothing, as hosts answer in an outage."""
     is_binary = b"\0" in answer.body[:_START_BYTES] or answer.body.startswith(_PICTURE_STARTS)
     return not answer.body or (not is_binary and _media_type(answer).startswith(_OF_WORDS))
-
-
-def _is_html(answer: Answer) -> bool:
-    return _media_type(answer).startswith(_OF_WORDS[:2])
 
 
 def _media_type(answer: Answer) -> str:

@@ -21,7 +21,7 @@ from schemas.features import FeatureColumn, FeatureKind, Storage
 from schemas.raw import RAW_SCHEMA, RETRIEVAL_SCHEMA
 from training import recipes as train_recipes
 from training.linking.records import LINK_SCHEMA, LINKED_SCHEMA, RELINKED_SCHEMA
-from training.metrics.scores import EVALUATION_SCHEMA
+from training.metrics.intervals import EVALUATION_SCHEMA
 
 FOLDER = Path(__file__).parent
 

@@ -19,7 +19,7 @@ from orchestration.demo.processes import Processes
 from orchestration.steps import summary_of
 from schemas.messages import BuildError, Say
 from training.evaluation.evaluate import EvaluationReport
-from training.metrics.scores import Score
+from training.metrics.intervals import Score
 
 Run = Callable[..., Any]
 

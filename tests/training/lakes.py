@@ -26,7 +26,7 @@ from training.config import LoopConfig, Select, TrainConfig
 from training.data.documents import DocumentSet, GivenDocument
 from training.data.loading import identify, load_training_data
 from training.data.split import TrainingSplit
-from training.metrics.scores import EVALUATION_SCHEMA, Score
+from training.metrics.intervals import EVALUATION_SCHEMA, Score
 from training.model import LinkModel, ModelCard
 from training.text.vocabulary import Vocabulary
 from training.towers.vectors import LinearSettings, SentenceSettings

@@ -40,8 +40,8 @@ from training.evaluation.evaluate import (
 )
 from training.evaluation.models import CLASS_NAMES, evaluate_model, named_columns, read_sampled
 from training.evaluation.position import evaluate_nearest
+from training.metrics.intervals import Score
 from training.metrics.links import mean_auc
-from training.metrics.scores import Score
 from training.model import EmbeddedDocument, LinkModel, embedded
 from training.text.vocabulary import read_vectors, tokenize
 

@@ -1,9 +1,9 @@
 """How well a model finds the links of a split: scores of each document, and random's on the same ones, as one table.
 
 A model is evaluated on a data set version shard by shard (`models.py`); matrices that were made elsewhere come from a
-file. Other measures are in `judge.py`, comparisons of two evaluations in `studies.py`. Every number
-becomes a row of `training.metrics.scores`; a few functions read such rows. `EvaluateConfig` is what `multilink evaluate
---set KEY=VALUE` changes.
+file. Other measures are in `judge.py`, comparisons of two evaluations in `studies.py`. Every number becomes a row of
+`training.metrics.intervals`; a few functions read such rows. `EvaluateConfig` is what `multilink evaluate --set
+KEY=VALUE` changes.
 
 Matrices made elsewhere are JSON Lines, one document a line:
 
@@ -27,6 +27,7 @@ from schemas.messages import UsageError
 from schemas.tables import to_table
 from training.data.documents import DocumentSet
 from training.data.ragged import Float64, Floats, Int64, require_finite, stream
+from training.metrics.intervals import EVALUATION_SCHEMA, Score
 from training.metrics.links import (
     FULLY_LINKED,
     DocumentScores,
@@ -38,7 +39,6 @@ from training.metrics.links import (
 )
 from training.metrics.relations import RefineConfig
 from training.metrics.retrieval import SAMPLE_PAIRS, SAMPLES, linked_pool, score_pairs
-from training.metrics.scores import EVALUATION_SCHEMA, Score
 from training.model import EmbeddedDocument
 from training.parts import PACKAGED
 

@@ -35,6 +35,7 @@ from training.evaluation.evaluate import (
 from training.evaluation.models import read_sampled
 from training.evaluation.position import position_scores
 from training.metrics.calibration import Calibration, calibration_scores, fit_calibration, observe
+from training.metrics.intervals import Score
 from training.metrics.links import (
     LANGUAGE,
     LENGTH,
@@ -49,7 +50,6 @@ from training.metrics.links import (
 )
 from training.metrics.relations import RelationPredictor, relation_scores
 from training.metrics.retrieval import Adjust, Direction, Pool, linked_pool, retrieval_scores
-from training.metrics.scores import Score
 from training.metrics.spread import analyse_documents
 from training.model import EmbeddedDocument, LinkModel
 from training.shards import embed_split

@@ -40,8 +40,8 @@ from training.data.ragged import Float32, Int64
 from training.evaluation.evaluate import Evaluation, evaluate_matrices
 from training.loop.encoding import EncodedDocuments
 from training.loop.epoch import batch_losses
+from training.metrics.intervals import Score
 from training.metrics.links import mean_auc, score_documents
-from training.metrics.scores import Score
 from training.model import EmbeddedDocument, LinkModel
 
 

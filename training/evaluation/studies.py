@@ -22,9 +22,8 @@ from schemas.lake import Lake
 from schemas.messages import ConfigError, NotFoundError, Say, UsageError
 from training.evaluation.evaluate import Evaluation, interval_json
 from training.evaluation.models import evaluate_model
-from training.metrics.intervals import Interval, difference_interval
+from training.metrics.intervals import Interval, Score, difference_interval
 from training.metrics.links import ScoreKind, mean_scores
-from training.metrics.scores import Score
 from training.metrics.spread import spearman
 from training.model import LinkModel
 

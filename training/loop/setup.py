@@ -18,7 +18,7 @@ from torch import Tensor
 
 from schemas.documents import Role
 from schemas.messages import ConfigError, MultilinkError
-from training.config import LoopConfig, TrainConfig
+from training.config import TrainConfig
 from training.data.documents import DocumentSet
 from training.data.loading import TrainingData
 from training.data.ragged import seeded
@@ -44,7 +44,7 @@ def start_from_models(model: LinkModel, find: FindModel = Path) -> None:
         ConfigError: a folder holds no model, or one whose towers are of another kind or size.
     """
     config = model.card.config
-    named = started_from(config.training)
+    named = dict(map(split_start, config.training.start_from))
     if not named:
         return
     givers = {source: _load(name, find) for source, name in named.items()}
@@ -81,13 +81,8 @@ def set_trainable(model: LinkModel, epoch: int) -> None:
         )
 
 
-def started_from(settings: LoopConfig) -> dict[str, str]:
-    """Return source -> folder or address of a model; the source of a bare one is "" (every one)."""
-    return dict(map(split_start, settings.start_from))
-
-
 def split_start(item: str) -> tuple[str, str]:
-    """Return source and model of an item of `training.start_from`."""
+    """Return source and model of an item of `training.start_from`; the source of a bare one is "" (every one)."""
     source, separator, model = item.partition(SOURCE_SIGN)
     is_role = bool(separator) and source in {role.value for role in Role}
     return (source, model) if is_role else (EVERY_SOURCE, item)

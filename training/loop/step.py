@@ -13,7 +13,7 @@ one process that computes all of them does (`StepMoments`).
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -175,7 +175,12 @@ class Stepper:
         batch = next(coming, None)
         while batch is not None or not batch_losses:
             following = next(coming, None)
-            with nullcontext() if following is None else self._gradients_kept():
+            # Gradients are summed over workers with the last batch of a step alone.
+            with (
+                self.loss_of.no_sync()
+                if following is not None and isinstance(self.loss_of, DistributedDataParallel)
+                else nullcontext()
+            ):
                 loss, encoded_batch = self.loss_of(batch)
                 # A loss that is not finite makes every worker's gradient so, by which all decide alike.
                 torch.autograd.backward(loss, torch.where(loss.isfinite(), 1 / count, torch.nan))
@@ -196,10 +201,6 @@ class Stepper:
         watch = self.guard or StepGuard()
         watch.add(FinishedStep(is_finite=is_finite, loss=total, norm=norm, batches=encoded))
         return total
-
-    def _gradients_kept(self) -> AbstractContextManager[None]:
-        """Return the region whose gradients are not summed over workers yet."""
-        return self.loss_of.no_sync() if isinstance(self.loss_of, DistributedDataParallel) else nullcontext()
 
 
 class _BatchLoss(nn.Module):

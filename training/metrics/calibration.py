@@ -23,9 +23,8 @@ from schemas.messages import UsageError
 from training.closed_form.plans import plan_of
 from training.data.ragged import Bool, Float64, Floats, Int64
 from training.metrics.curves import ENOUGH_FOR_ISOTONIC, PrecisionPoint, fit_isotonic, fit_sigmoid, precision_points
-from training.metrics.intervals import mean_interval
+from training.metrics.intervals import Score, mean_interval
 from training.metrics.links import link_mask
-from training.metrics.scores import Score
 from training.similarity.similarity import predicted_pairs
 
 FILE_NAME = "calibration.json"

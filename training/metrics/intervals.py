@@ -1,4 +1,4 @@
-"""Intervals of means of bounded scores that hold however few documents there are, and what they can show.
+"""What is measured: scores, and intervals of their means that hold however few documents there are.
 
 One bound is used everywhere: that of Gaffke (2005; Learned-Miller and Thomas 2019). The sample gets one more document,
 which has the worst score that there can be for the lower end and the best for the upper, and each document an
@@ -6,17 +6,77 @@ exponential weight; an end of the interval is a quantile of the weighted mean. N
 which it misses the mean more often than it may, whatever the number of documents, and `benchmarks/gate.py` looks for
 one. For many documents it is that of the bootstrap. The bootstrap itself has no width for one document, and Student's
 interval misses where scores are skewed.
+
+A `Score` is a row of the table of an evaluation, `evaluation.parquet` beside the report and in the MLflow run of the
+model: every number that was measured, so that two models can be compared years later.
 """
 
 from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
+from schemas.tables import column, table_schema
 from training.data.ragged import Float64, Floats, Int64
-from training.metrics.scores import LEVEL, Score
+
+LEVEL = 0.95  # of every interval
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One measured number.
+
+    Attributes:
+        metric: which number it is.
+        value: the number; None where it cannot be computed.
+        low: lower end of its 95% interval, where there is one.
+        high: upper end.
+        n: documents, queries, pairs or links behind it.
+        group: what it is restricted to (`language=en`, `text to image, 10 samples of 500`); empty: everything.
+        measure: what was measured: links, pairs, document, random, another baseline, retrieval, relations, refined
+            retrieval, position, analysis, calibration.
+        deviation: standard deviation over samples.
+        unit: of value, low, high and deviation.
+        note: what else a reader must know.
+    """
+
+    metric: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    group: str = ""
+    measure: str = ""
+    deviation: float | None = None
+    unit: str = "percent"
+    note: str = ""
+
+
+EVALUATION_SCHEMA = table_schema(
+    "evaluation",
+    1,
+    [
+        column("model", pa.string(), "registered name, or the address it was loaded from"),
+        column("model_version", pa.string(), "registered version, where there is one", nullable=True),
+        column("dataset", pa.string(), "data set it was evaluated on"),
+        column("dataset_version", pa.string(), "version of the data set"),
+        column("split", pa.string(), "train, val or test"),
+        column("measure", pa.string(), "what was measured: links, document, random, retrieval, ..."),
+        column("metric", pa.string(), "which number of it"),
+        column("group", pa.string(), "what it is restricted to; empty: everything"),
+        column("value", pa.float64(), "the number; null where it cannot be computed", nullable=True),
+        column("low", pa.float64(), "lower end of its 95% interval", nullable=True),
+        column("high", pa.float64(), "upper end of its 95% interval", nullable=True),
+        column("deviation", pa.float64(), "standard deviation over samples", nullable=True),
+        column("n", pa.int64(), "documents, queries, pairs or links behind it"),
+        column("unit", pa.string(), "of value, low, high and deviation"),
+        column("note", pa.string(), "what else a reader must know; mostly empty"),
+    ],
+)
+
 
 MOST = 100.0  # every score is from 0 to this, and a difference of two from minus this
 MANY_DOCUMENTS = 100_000  # beyond, the document that was added hardly counts

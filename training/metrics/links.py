@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from training.data.ragged import Bool, Float64, Floats, Int64, require_finite
-from training.metrics.intervals import mean_interval
-from training.metrics.scores import Score
+from training.metrics.intervals import Score, mean_interval
 
 T = TypeVar("T")
 Links = npt.NDArray[np.integer[Any]] | Sequence[tuple[int, int]]

@@ -1,7 +1,6 @@
 """Which of two rankings people prefer, by the articles that each won: a verdict that holds at every look."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from scipy.optimize import brentq
@@ -55,13 +54,13 @@ class Preference:
         """
         if self.share is None:
             return 0.0, 1.0
-        excess = partial(self._beyond, log_limit=-np.log(1 - LEVEL))
+
+        def excess(share: float) -> float:
+            return _evidence(self.first, self.second, share) + float(np.log(1 - LEVEL))
+
         low = brentq(excess, _NEAR_0, self.share) if self.share > _NEAR_0 and excess(_NEAR_0) > 0 else 0.0
         high = brentq(excess, self.share, 1 - _NEAR_0) if self.share < 1 - _NEAR_0 and excess(1 - _NEAR_0) > 0 else 1.0
         return float(low), float(high)
-
-    def _beyond(self, share: float, log_limit: float) -> float:
-        return _evidence(self.first, self.second, share) - log_limit
 
 
 def _evidence(first: int, second: int, share: float) -> float:

@@ -17,8 +17,8 @@ from torch import nn
 from schemas.configs import NonNegativeFloat, Settings
 from schemas.messages import UsageError
 from training.data.ragged import Bool, Float32, Float64, Floats, require_finite, stream
+from training.metrics.intervals import LEVEL, Score
 from training.metrics.retrieval import Adjust
-from training.metrics.scores import LEVEL, Score
 from training.model import LinkModel
 
 RESAMPLES = 1_000

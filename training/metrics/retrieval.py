@@ -23,9 +23,8 @@ from scipy.sparse.csgraph import connected_components
 
 from training.data.documents import DocumentSet
 from training.data.ragged import Bool, Float64, Floats, Int64, require_finite, stream
-from training.metrics.intervals import mean_interval, median_interval
+from training.metrics.intervals import Score, mean_interval, median_interval
 from training.metrics.links import DocumentScores, PairScore, ScoreKind
-from training.metrics.scores import Score
 from training.model import EmbeddedDocument
 
 CUTOFFS = (1, 5, 10)

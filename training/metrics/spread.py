@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import fdtrc
 
 from training.data.ragged import Float64, Floats, require_finite, unit_rows
-from training.metrics.scores import Score
+from training.metrics.intervals import Score
 
 CONTENT_DIMENSIONS = 20
 

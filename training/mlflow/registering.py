@@ -5,7 +5,7 @@ must know before using it, as Markdown (`model_card.md.j2`). The card is written
 with the scores when it has been evaluated on the data it is for. So is `calibration.json`, from
 which links have their probabilities. With the run:
 
-    evaluation/<data set>-<version>-<split>/evaluation.parquet    every number, `training.metrics.scores`
+    evaluation/<data set>-<version>-<split>/evaluation.parquet    every number, `training.metrics.intervals`
 """
 
 import platform

@@ -125,11 +125,11 @@ def _replace_folder(database: sqlite3.Connection, table: str, column: str, was: 
     """Replace a folder at the beginning of the paths of a column; returns how many there were."""
     begins = re.compile(rf'(?:(file://){re.escape(quote(was))}|(^|"){re.escape(was)})(?=/|$)')
 
-    def here_instead(found: re.Match[str]) -> str:
-        return found[1] + quote(here) if found[1] else found[2] + here
-
     rows = database.execute(f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
-    changed = [(begins.sub(here_instead, text), row) for row, text in rows]
+    changed = [
+        (begins.sub(lambda found: found[1] + quote(here) if found[1] else found[2] + here, text), row)
+        for row, text in rows
+    ]
     changed = [(new, row) for (new, row), (_, old) in zip(changed, rows, strict=True) if new != old]
     database.executemany(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", changed)
     return len(changed)

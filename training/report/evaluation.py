@@ -29,8 +29,8 @@ from training.evaluation.evaluate import (
 from training.evaluation.judge import ANALYSIS, CALIBRATION, DECOYS
 from training.loop.epoch import ENOUGH_TO_RANK
 from training.metrics.calibration import Calibration
+from training.metrics.intervals import Score
 from training.metrics.links import ScoreKind
-from training.metrics.scores import Score
 from training.report.examples import ExampleGroups
 from training.report.figures import line_chart, reliability_chart
 from training.report.pages import draw_groups, edge_legend, render
@@ -135,7 +135,9 @@ def training_panels(history: Sequence[Epoch], *, kept_epoch: int) -> Figures:
     panels = []
     for title, measures in _PANELS.items():
         lines = {name: [(row["epoch"], row.get(key)) for row in history] for key, name in measures.items()}
-        lines = {name: points for name, points in lines.items() if any(_is_finite(y) for _, y in points)}
+        lines = {
+            name: points for name, points in lines.items() if any(y is not None and math.isfinite(y) for _, y in points)
+        }
         if lines:
             panels.append((title, line_chart(f"{title} by epoch", lines, x_label="epoch", marked=kept_epoch)))
     return panels
@@ -147,10 +149,6 @@ def _reliability_chart(rows: Iterable[Score]) -> Markup | None:
     expected, true = ([each[name].value or 0.0 for each in bins] for name in ("expected", "true_share"))
     links = [each["expected"].n for each in bins]
     return reliability_chart("Expected and true share of links", expected, true, links) if links else None
-
-
-def _is_finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
 
 
 def outcome_lines(rows: Sequence[Score], *, dataset: str) -> list[str]:

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 from markupsafe import Markup
 
-from training.data.ragged import Float64
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -112,7 +110,7 @@ def line_chart(title: str, lines: Mapping[str, Points], *, x_label: str, marked:
     """
     axes = _chart(x_label)
     for (name, points), colour, dashes in zip(lines.items(), (ACCENT, SECOND), ("-", (0, (2.2, 1.8))), strict=False):
-        x, y = _columns(points)
+        x, y = np.array([(x, math.nan if y is None else y) for x, y in points], dtype=np.float64).reshape(-1, 2).T
         axes.plot(x, y, color=colour, linestyle=dashes, label=name)
         is_drawn = np.pad(np.isfinite(y), 1)
         alone = is_drawn[1:-1] & ~is_drawn[:-2] & ~is_drawn[2:]
@@ -146,10 +144,6 @@ def _rule(axes: Axes, x: float, name: str, *, is_left: bool) -> None:
     axes.axvline(x, **_DASHED, ymax=1.03)
     offset: dict[str, Any] = {"xytext": (5 if is_left else -5, 2), "ha": "left" if is_left else "right", "va": "bottom"}
     axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), textcoords="offset points", **offset)
-
-
-def _columns(points: Points) -> Float64:
-    return np.array([(x, math.nan if y is None else y) for x, y in points], dtype=np.float64).reshape(-1, 2).T
 
 
 def _known(points: Points) -> list[tuple[float, float]]:

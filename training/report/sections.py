@@ -1,7 +1,8 @@
 """The rows of an evaluation as tables, for the command line and the report; published results below ours.
 
-A table is a choice of an evaluation's rows (`training.metrics.scores`): the metrics are its columns, the groups or the
-models its rows. There is one shape and one way to write a number: `Table.lines` prints it, `parts.html.j2` draws it.
+A table is a choice of an evaluation's rows (`training.metrics.intervals`): the metrics are its columns, the groups or
+the models its rows. There is one shape and one way to write a number: `Table.lines` prints it, `parts.html.j2` draws
+it.
 
 Published results were measured on the papers' own builds and splits of the data sets, with the papers' features, so
 they are context and no target; tests and training never read them. `published.csv` has one row for each row of a
@@ -30,9 +31,9 @@ from training.evaluation.baselines import TITLES
 from training.evaluation.evaluate import ABSENT, POSITION, RANDOM, kind_of, means_of
 from training.evaluation.judge import ANALYSIS, CALIBRATION, DECOYS, REFINED, RELATIONS, RETRIEVAL
 from training.evaluation.position import VALIDATION_LOSS
+from training.metrics.intervals import Score
 from training.metrics.links import LANGUAGE, ScoreKind
 from training.metrics.retrieval import MEDIAN_RANK, RANK_UNIT, RECALL, Direction
-from training.metrics.scores import Score
 
 COUNT = "n"
 POINTS = "points"

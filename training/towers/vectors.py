@@ -112,11 +112,8 @@ class ImageVectorTower(VectorTower):
         return VectorRows.checked(inputs.vectors, self.features)
 
     def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
-        self._set_moments(((part.image_bank, _occurrences(part)) for part in documents), workers)
-
-
-def _occurrences(documents: DocumentSet) -> Int64:
-    return np.bincount(documents.image_rows, minlength=len(documents.image_bank))
+        banks = ((part.image_bank, np.bincount(part.image_rows, minlength=len(part.image_bank))) for part in documents)
+        self._set_moments(banks, workers)
 
 
 def moments(vectors: Floats, occurrences: Int64 | None = None) -> Float64:

@@ -29,7 +29,7 @@ from training.evaluation.evaluate import (
     means_of,
 )
 from training.evaluation.judge import CALIBRATION, Judged, judge_model
-from training.metrics.scores import Score
+from training.metrics.intervals import Score
 from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import count_look
 from training.mlflow.registering import attach, load_nostruct, record_evaluation, write_card

@@ -30,7 +30,7 @@ from training.evaluation.studies import (
     compare_models,
     transfer_cells,
 )
-from training.metrics.scores import Score
+from training.metrics.intervals import Score
 from training.mlflow.loading import load, open_registry
 from training.mlflow.runs import SHOWN, TrackedRun, finishing, open_tracking, parent_run, set_parent
 from training.mlflow.tracked_training import run_train
@@ -135,19 +135,14 @@ def run_compare(
     for entry in entries:
         say(f"scoring {entry.uri if isinstance(entry, LoadedModel) else entry} on {reference}, split {split}")
         if isinstance(entry, LoadedModel):
-            evaluations[_title(entry)] = evaluate_model(
-                entry.model, home, reference, split, max_documents=STANDARD_CONFIG.max_documents
-            )
+            name = f"{entry.version.name} {entry.version.version}" if entry.version else entry.uri
+            most = STANDARD_CONFIG.max_documents
+            evaluations[name] = evaluate_model(entry.model, home, reference, split, max_documents=most)
         else:
             view, config = TextView.of(first.config.reading), STANDARD_CONFIG
             result = evaluate_baseline(Baseline(entry), home, reference, split, config=config, view=view)
             evaluations[entry] = result.evaluation
     return compare_models(evaluations, dataset=reference, split=str(split))
-
-
-def _title(model: LoadedModel) -> str:
-    """Return name and version of a registered model, the address of another."""
-    return f"{model.version.name} {model.version.version}" if model.version else model.uri
 
 
 def run_transfer(

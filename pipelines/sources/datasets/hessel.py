@@ -193,11 +193,11 @@ def _read_questions(path: str, recipes: dict[str, _Recipe]) -> Iterator[Failure]
                     recipe.failures[problem.failure(recipe_id)] = None
         return ()
 
-    return outcomes_of(read_lists(path, "data", needed=("data",)), add, _recipe_id)
-
-
-def _recipe_id(listed: tuple[str, object]) -> str:
-    return identifier(typed(listed[1], Object), "recipe_id")
+    return outcomes_of(
+        read_lists(path, "data", needed=("data",)),
+        add,
+        lambda listed: identifier(typed(listed[1], Object), "recipe_id"),
+    )
 
 
 def _longest(text: str) -> tuple[int, str]:

@@ -155,16 +155,15 @@ def fetch_articles(
         found.append((title, replace(page, title=page.title or title, retrieved=when, captured=where)))
         yield from ()
 
-    def request_files(page: ArticlePage) -> Request:
-        return _request(source, _files_query(page))
-
     def compose(page: ArticlePage, _: Response) -> Iterator[CandidateDocument]:
         yield _document(page, _files(source, client, page), source)
 
     request_page = partial(article_request, source)
     named = zip(titles, titles, strict=True)
     yield from fetch_records(named, client=client, request_of=request_page, read=read, note=note)
-    yield from fetch_records(found, client=client, request_of=request_files, read=compose, note=note)
+    yield from fetch_records(
+        found, client=client, request_of=lambda page: _request(source, _files_query(page)), read=compose, note=note
+    )
 
 
 def article_request(source: WikipediaSource, title: str) -> Request:

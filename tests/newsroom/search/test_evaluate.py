@@ -21,7 +21,7 @@ from schemas.manifest import read_manifest
 from schemas.messages import NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.loading import read_for_model
-from training.metrics.scores import Score
+from training.metrics.intervals import Score
 from training.towers.inputs import text_input
 from training.towers.vectors import LinearSettings, SentenceSettings
 

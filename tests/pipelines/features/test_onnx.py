@@ -229,6 +229,6 @@ def test_an_error_of_a_sidecar_names_the_file_alone(tmp_path: Path) -> None:
     """A worker's error is read from its traceback, whose first line must say which file it is."""
     with pytest.raises(ConfigError) as caught:
         images(image_tower(tmp_path, size_px=0))
-    lines = [line for line in traceback.format_exception(caught.value) if "errors.ConfigError" in line]
+    lines = [line for line in traceback.format_exception(caught.value) if "messages.ConfigError" in line]
     [only] = [line for each in lines for line in each.splitlines() if line.startswith("schemas.messages.ConfigError")]
     assert "tower.json: size_px = 0" in only

@@ -20,8 +20,8 @@ from training.evaluation import models
 from training.evaluation.evaluate import LEFT_OUT, NOT_SAMPLED, EvaluateConfig, evaluate_embedded
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
+from training.metrics.intervals import Score
 from training.metrics.retrieval import Direction, linked_pool, retrieval_scores
-from training.metrics.scores import Score
 from training.model import LinkModel
 from training.parts import DataConfig
 from training.report.sections import sections

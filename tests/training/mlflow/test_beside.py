@@ -24,8 +24,8 @@ from training.evaluation.evaluate import STANDARD_CONFIG, EvaluateConfig, Evalua
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
 from training.metrics.calibration import read_calibration
+from training.metrics.intervals import Score
 from training.metrics.links import score_documents
-from training.metrics.scores import Score
 from training.mlflow.registering import register
 from training.mlflow.registry import find_version, logged_model
 from training.mlflow.tracked_training import TrainSummary

@@ -17,7 +17,7 @@ from schemas.manifest import SplitStatistics
 from training.config import LoopConfig, Select, TrainConfig, objective
 from training.evaluation.evaluate import EvaluationReport, absent, of_measure
 from training.metrics.calibration import Observations, calibration_scores, fit_calibration
-from training.metrics.scores import Score
+from training.metrics.intervals import Score
 from training.recipes import recipe
 from training.report.evaluation import report_page, training_panels
 from training.report.examples import (

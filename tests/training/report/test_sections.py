@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from training.evaluation.evaluate import EvaluationReport, absent, evaluate_matrices
-from training.metrics.intervals import Interval
-from training.metrics.scores import Score
+from training.metrics.intervals import Interval, Score
 from training.report.sections import Row, Table, absent_baselines, cell_text, pivot, score_table, sections
 
 

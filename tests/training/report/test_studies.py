@@ -1,7 +1,7 @@
 """The table of a transfer; those of comparisons and sweeps are tested where these are made."""
 
 from training.evaluation.studies import StudyCell
-from training.metrics.scores import Score
+from training.metrics.intervals import Score
 from training.workflows.studies import transfer_lines
 
 
