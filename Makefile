@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENGINE ?= flink
 READY := $(VENV)/.ready
+# In two steps, so that the wheels of PyTorch are gone from the disk before the others come.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest --numprocesses 3 --durations 15
 FAST := not slow and not trial and not cluster and not infra and not ray and not mlflow and not dagster and not browser and not java and not build and not network and not trains
 
@@ -33,12 +35,13 @@ $(READY): pyproject.toml constraints.txt
 	    else "multilink needs Python 3.11 to 3.13, and $(PYTHON) is %d.%d: make setup PYTHON=python3.12" % v)'
 	@echo "setting up $(VENV): three minutes or more, and about 9 GB, most of it PyTorch's libraries for GPUs"
 	@command -v nvidia-smi >/dev/null || echo "no NVIDIA GPU here: CONTRIBUTING.md describes PyTorch's build for CPUs, 4 GB less"
-	@echo "1/2 an environment of $(PYTHON)"
+	@echo "1/3 an environment of $(PYTHON)"
 	$(PYTHON) -m venv $(CLEAR) $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	@echo "2/2 packages, as pinned in constraints.txt; nothing is printed meanwhile"
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    --constraint constraints.txt --editable ".[all]" --group dev
+	@echo "2/3 PyTorch, as pinned in constraints.txt; nothing is printed meanwhile"
+	PYTHONWARNINGS=ignore $(INSTALL) torch torchvision
+	@echo "3/3 all other packages"
+	PYTHONWARNINGS=ignore $(INSTALL) --editable ".[all]" --group dev
 	@touch $(READY)
 
 demo: $(READY) ## run the main job on a recorded web
