@@ -81,7 +81,7 @@ def export_version(manifest: Manifest, folder: Folder, target: Folder, *, form: 
     """
     if form not in NAMES:
         raise UsageError(f"--to {form}: expected one of {', '.join(NAMES)}")
-    if found := target.names():
+    if found := ["a file"] if target.local and target.local.is_file() else target.names():
         raise UsageError(
             f"{target.uri}: expected an empty folder, found {found[0]}; name another folder, or delete what is there, "
             "such as an earlier or unfinished export"

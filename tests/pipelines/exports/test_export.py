@@ -85,6 +85,8 @@ def test_a_folder_that_is_not_empty_is_left_alone(built: Any, tmp_path: Path) ->
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"expected an empty folder, found thesis\.txt"):
         export_version(built.manifest, built.folder, Folder(str(tmp_path)), form="hf", say=quiet)
+    with pytest.raises(UsageError, match="expected an empty folder, found a file"):
+        export_version(built.manifest, built.folder, Folder(str(tmp_path / "thesis.txt")), form="hf", say=quiet)
     with pytest.raises(UsageError, match="expected one of mmc4, obelics, webdataset, hf, lance"):
         export_version(built.manifest, built.folder, Folder(str(tmp_path / "x")), form="arrow", say=quiet)
     assert tree(tmp_path) == {"thesis.txt": b"mine"}
