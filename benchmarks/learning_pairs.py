@@ -65,7 +65,7 @@ class PairsData:
         """Return the same pairs with the relations of others: what the loss alone gives, without what it knows."""
         training = self.splits[Split.TRAIN]
         order = stream("shuffled relations", 0).permutation(len(training))
-        relations = tuple((training.model or ())[place] for place in order)
+        relations = tuple((training.relations or ())[place] for place in order)
         splits = {**self.splits, Split.TRAIN: replace(training, relations=relations)}
         return replace(self, splits=splits, is_shuffled=True)
 

@@ -231,9 +231,12 @@ def noted(shards: Iterable[Mapping[str, VectorRange]]) -> dict[str, dict[str, An
     return {name: _rounded(merged(found)) for name, found in sorted(parts.items())}
 
 
-def vector_ranges(manifest: Manifest) -> dict[str, VectorRange]:
-    """Return the range of each column of vectors as the manifest notes it."""
-    return {name: VectorRange(**values) for name, values in manifest.notes.get(NOTE, {}).items()}
+def vector_ranges(manifest: Manifest, folder: Folder) -> dict[str, VectorRange]:
+    """Return the range of each column of vectors as the manifest notes it; one that it does not note is measured."""
+    notes = manifest.notes.get(NOTE, {})
+    if all(name in notes for table in TABLES for name in manifest.extractors(table)):
+        return {name: VectorRange(**values) for name, values in notes.items()}
+    return measured_ranges(manifest, folder)
 
 
 def measured_ranges(manifest: Manifest, folder: Folder) -> dict[str, VectorRange]:

@@ -91,7 +91,7 @@ def verify_command(
     _, manifest, folder = version()
     problems = list(verify(manifest, folder))
     if is_deep and not problems:
-        noted = vector_ranges(manifest)
+        noted = vector_ranges(manifest, folder)
         for name, found in measured_ranges(manifest, folder).items():
             if found != noted[name]:
                 problems.append(f"{name}: its vectors are {found}, the manifest notes {noted[name]}")

@@ -112,7 +112,7 @@ def leak_free(version: VersionOnDisk) -> Verdict:
 def norms_are_sane(version: VersionOnDisk) -> Verdict:
     """Check whether every feature vector is finite, of a sane length, and not the same for everything."""
     least, most = version.bounds.least_norm, version.bounds.most_norm
-    found = vector_ranges(version.manifest)
+    found = vector_ranges(version.manifest, version.folder)
     problems: list[str] = []
     for name, vectors in found.items():
         if vectors.not_finite:

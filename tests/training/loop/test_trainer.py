@@ -142,7 +142,7 @@ def test_relations_are_learnt_and_seen_by_the_coherence_objective_alone(tmp_path
 def test_relations_of_validation_are_not_read(tmp_path: Path) -> None:
     data = load_training_data(pairs(tmp_path), "synthetic", COHERENT.reading)
     training, validation = lakes.whole(data.training), lakes.whole(data.validation)
-    assert training.model is not None and training.links is None
+    assert training.relations is not None and training.links is None
     assert validation.relations is None
 
 

@@ -296,4 +296,4 @@ def test_the_code_that_is_logged_is_the_same_for_the_same_code(tmp_path: Path) -
         archives.append(Path(archive).read_bytes())
     assert archives[0] == archives[1]
     with zipfile.ZipFile(tmp_path / "a" / "multilink.zip") as zipped:
-        assert zipped.read("schemas/messages.py") == (ROOT / "schemas" / "errors.py").read_bytes()
+        assert zipped.read("schemas/messages.py") == (ROOT / "schemas" / "messages.py").read_bytes()
