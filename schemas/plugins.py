@@ -42,7 +42,7 @@ class Group:
         entry_points: group of the entry points of other packages.
         package: of the modules with this project's parts; empty: they are registered elsewhere.
         modules: module -> names of its parts, separated by spaces; empty: every module has one part, of its own name
-            (`subword_gru` has `subword-gru`).
+            (`colour_shape` has `colour-shape`).
     """
 
     entry_points: str

@@ -1,8 +1,8 @@
-"""Parts of a configuration that are chosen by name: how they are found, what they need of the data, and their settings.
+"""Parts of a configuration that are chosen by name, how they are found, what they need; and settings beside them.
 
-A tower or a term of an objective is one file with its settings, its code, and what it needs of the data. The rest asks
-a configuration what it needs (`Needs`), and never what it is. Settings of towers are in `towers/settings.py`, terms in
-`objectives/term.py`, and what several parts must agree on in `config.py`.
+A tower or a term of an objective stands in one file: its settings, its code, and what it needs of the data. The rest
+asks a configuration what it needs (`Needs`), and never what it is. Settings of towers are in `towers/settings.py`,
+terms in `objectives/term.py`, and what several parts must agree on in `config.py`.
 
 Settings beside the parts say what is read of a data set, and what is done with cosines before links are chosen.
 `Reading` is all that `data/` knows of a training run or of a model.
@@ -98,6 +98,26 @@ def parts_in(settings: Settings) -> Iterator[PartSettings]:
                 yield from parts_in(inner)
 
 
+def requirement(group: Group, name: str) -> str | None:
+    """Return the requirement of the package that brings a part; None for this project's own.
+
+    It is `package==version`, but of a package that came from no index it is `package @ URL`, as pip notes it (PEP 610):
+    the name alone might be a stranger's on an index.
+    """
+    entry = plugins(group).get(name)
+    if entry is None or entry.dist is None:
+        return None
+    origin = json.loads(entry.dist.read_text("direct_url.json") or "{}")
+    if not origin:
+        return f"{entry.dist.name}=={entry.dist.version}"
+    url, vcs, archive = origin["url"], origin.get("vcs_info"), origin.get("archive_info", {})
+    if vcs is not None:
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    digest = archive.get("hashes", {}).get("sha256")
+    return f"{entry.dist.name} @ {url}{f'#sha256={digest}' if digest else ''}"
+
+
+LEVEL = 0.95  # of every interval
 PACKAGED, TRAINED = "glove-6b-50d", "word2vec"  # of `text.word_vectors`, where it is no file's path
 
 
@@ -191,22 +211,3 @@ class Reading:
     max_rows: int = 0
     objective: str = ""
     places: bool = False
-
-
-def requirement(group: Group, name: str) -> str | None:
-    """Return the requirement of the package that brings a part; None for this project's own.
-
-    It is `package==version`, but of a package that came from no index it is `package @ URL`, as pip notes it (PEP 610):
-    the name alone might be a stranger's on an index.
-    """
-    entry = plugins(group).get(name)
-    if entry is None or entry.dist is None:
-        return None
-    origin = json.loads(entry.dist.read_text("direct_url.json") or "{}")
-    if not origin:
-        return f"{entry.dist.name}=={entry.dist.version}"
-    url, vcs, archive = origin["url"], origin.get("vcs_info"), origin.get("archive_info", {})
-    if vcs is not None:
-        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-    digest = archive.get("hashes", {}).get("sha256")
-    return f"{entry.dist.name} @ {url}{f'#sha256={digest}' if digest else ''}"

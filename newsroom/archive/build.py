@@ -1,7 +1,7 @@
 """An index of the pictures of a data set version by one model: made part by part, written whole, its manifest last.
 
     shard by shard      what is known of pictures (`pictures.py`), their vectors by the tasks that linking runs, too
-    PART_ROWS of them   a part: vectors.npy, fields.arrow, words/ (`parts.py`)
+    PART_ROWS of them   a part: vectors.npy, fields.arrow, words/ (`index.py`)
     over all parts      places.arrow, cells.faiss, confidence.json, manifest.json
 
 An index of another version of the data set by the same model saves most of the work. Pictures of which the same is

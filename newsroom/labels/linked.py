@@ -1,7 +1,7 @@
-"""What is shown of a data set version: rows of its shards, and its links by which models, in which order.
+"""What is shown of a data set version: rows of its shards, and its links by each model, in an order.
 
-What came of each document is one narrow table (`LINKED_SCHEMA`), which sorting and filtering read. Links,
-sentences and the addresses of pictures are read of the documents that a page shows, and of no other.
+What came of each document is one narrow table (`LINKED_SCHEMA`), which sorting and filtering read. Links, sentences
+and the addresses of pictures are read of the documents that a page shows, and of no other.
 
 Rows are drawn at random, or found by the part and the id of documents, by their numbers or titles.
 """

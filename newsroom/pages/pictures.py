@@ -1,9 +1,9 @@
-"""The copies of pictures that a lake holds, and of uploads.
+"""The copies of pictures that a lake holds, and of uploads; and clusters of near-duplicates.
 
 A copy is read by itself: a small row group of a pack, or one of a version. A lake that built a version has packs. A
 version that was brought from elsewhere has its pictures in its parts alone.
 
-Clusters of near-duplicates are bounded, however large the data set.
+A cluster is shown with its first images and occurrences, however large it is.
 """
 
 from collections.abc import Iterable, Mapping

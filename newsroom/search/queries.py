@@ -5,7 +5,7 @@
     body: any of them                                   it all given texts as one
 
 What a model reads beside words (vectors of a sentence encoder, a picture's features) comes from a `Reader`: the
-pipeline's own extractors, which this package does not know. Without one only models that read words can be used.
+pipeline's own extractors, which this module does not know. Without one only models that read words can be used.
 """
 
 from collections.abc import Callable, Mapping, Sequence

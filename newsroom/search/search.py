@@ -5,8 +5,8 @@
 
 A query's vector is that of its text. A picture given as a query, pictures that are liked and those that are not move it
 as Rocchio did (Manning et al. 2008, 9.1.1): 1 x the text, 0.75 x the mean of the liked, -0.15 x that of the others.
-Probabilities are the index's own (`confidence.py`): of a text that is searched for by similarity alone, in all
-pictures. Any other search has none.
+Probabilities are the index's own (`newsroom.archive.index.Confidence`): of a text that is searched for by similarity
+alone, in all pictures. Any other search has none.
 """
 
 from collections.abc import Sequence

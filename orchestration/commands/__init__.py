@@ -5,5 +5,5 @@ commands share), its docstring is the help. It yields its summary, lines for a p
 (`orchestration/cli.py`) adds `--json` and prints it. A command may go on after that: to serve, or to raise.
 
 What a command calls is a plain function of `pipelines`, `training` or another folder here, which programs call as well.
-It is imported inside of `command`, so that help and a mistake do not wait for libraries that they do not need.
+It is imported inside of the function, so that help and a mistake do not wait for libraries that they do not need.
 """

@@ -18,6 +18,7 @@ from schemas.parts import measured_ranges, vector_ranges
 from schemas.raw import retrieval_tables
 
 
+# Of no group: it stands beside those of `datasets`.
 def build_command(
     dataset: Annotated[str, typer.Argument(help="Data set to build; `multilink settings` lists them.")],
     lake: options.LakePath,

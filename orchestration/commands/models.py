@@ -167,7 +167,7 @@ def compare_command(
         workers=workers,
         tracking_uri=tracking,
     )
-    from training.workflows.studies import comparison_lines
+    from training.report.sections import comparison_lines
 
     yield comparison_lines(found), found
 
@@ -198,7 +198,8 @@ def sweep_command(
     make = known_recipe(recipe or DEFAULT_RECIPE)
     dataset = options.known_dataset(lake, dataset)
     override(make(), settings or [])
-    from training.workflows.studies import PAPER, run_sweep, sweep_lines
+    from training.report.sections import sweep_lines
+    from training.workflows.studies import PAPER, run_sweep
 
     found = run_sweep(
         lake=lake,
@@ -227,7 +228,8 @@ def transfer_command(
     """Evaluate models on other data sets: AUC of every model on every data set."""
     addresses = options.items(models, "--models")
     references = [options.known_dataset(lake, dataset) for dataset in options.items(datasets, "--datasets")]
-    from training.workflows.studies import run_transfer, transfer_lines
+    from training.report.sections import transfer_lines
+    from training.workflows.studies import run_transfer
     from training.workflows.workers import by_workers
 
     with by_workers(workers):

@@ -4,9 +4,8 @@ A failed check stops what depends on its asset, in the same run and in those tha
 everything else goes on. The version itself stays on disk, to be examined. A check that is run again and passes releases
 it.
 
-Dagster's own record: the keys and tags of what is made, which versions were made, and which passed their checks.
-
-A version that was built by hand is not in it; building it again through Dagster takes seconds and brings the checks.
+Dagster's own record has the keys and tags of what is made, which versions were made, and which passed their checks. A
+version that was built by hand is not in it; building it again through Dagster takes seconds and brings the checks.
 """
 
 from collections.abc import Iterator, Sequence

@@ -29,7 +29,6 @@ from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.messages import GateError, Say
-from training.metrics.intervals import Score
 
 DATASET, RECIPE = "diy", "tiny"
 OWN = "closed form"
@@ -161,6 +160,7 @@ def _score_lines(report: Path, beside: dict[str, Any], _: Say) -> list[str]:
     What it needs takes seconds to import: it runs in a process that has it.
     """
     from training.evaluation.evaluate import FILE_NAME
+    from training.metrics.intervals import Score
     from training.metrics.links import ScoreKind
     from training.report.sections import score_row, score_table
 

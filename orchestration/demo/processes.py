@@ -34,7 +34,7 @@ _IMPORTED = [
 _THREADS = "OMP_NUM_THREADS"
 Found = TypeVar("Found")
 
-be_quiet()  # the server imports Beam, too
+be_quiet()  # the server imports MLflow, too
 
 
 class Processes:

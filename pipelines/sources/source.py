@@ -214,6 +214,41 @@ def find_inputs(source: Any, capture: Capture) -> Any:
     return replace(source, **found)
 
 
+def with_inputs(
+    config: BuildConfig, lake: Lake, *, say: Callable[[str], None]
+) -> tuple[BuildConfig, tuple[CapturedFile, ...]]:
+    """Return a configuration whose source names files that are there, and the files that were captured for it.
+
+    Raises:
+        UsageError: a source's file is not named or not there.
+        BuildError: it cannot be fetched.
+    """
+    captured: dict[str, CapturedFile] = {}
+
+    def capture(url: str) -> Path:
+        if url not in captured:
+            say(f"input: {url}")
+            captured[url] = capture_input(url, config, lake)
+        return captured[url].path
+
+    source = find_inputs(config.source, capture)
+    for remark in source.remarks():
+        say(remark)
+    return replace(config, source=source), tuple(captured.values())
+
+
+def capture_input(url: str, config: BuildConfig, lake: Lake) -> CapturedFile:
+    """Return a file of the web as it is kept in a lake, fetched where it is not.
+
+    Raises:
+        BuildError: it cannot be fetched.
+    """
+    try:
+        return capture_file(process_client(config.http, lake.raw), url)
+    except FetchFailed as problem:
+        raise BuildError(f"{url}: {problem}") from problem
+
+
 def image_root(source: Any) -> str:
     """Return what a source's image names are looked up in: by default the folder or archive a user's file is in."""
     images, documents, archive = (getattr(source, name, "") for name in ("images", "documents", "archive"))
@@ -327,38 +362,3 @@ def _plain_name(path: str) -> str:
 
 def _depth_first(path: str) -> tuple[int, str]:
     return path.count("/"), path
-
-
-def with_inputs(
-    config: BuildConfig, lake: Lake, *, say: Callable[[str], None]
-) -> tuple[BuildConfig, tuple[CapturedFile, ...]]:
-    """Return a configuration whose source names files that are there, and the files that were captured for it.
-
-    Raises:
-        UsageError: a source's file is not named or not there.
-        BuildError: it cannot be fetched.
-    """
-    captured: dict[str, CapturedFile] = {}
-
-    def capture(url: str) -> Path:
-        if url not in captured:
-            say(f"input: {url}")
-            captured[url] = capture_input(url, config, lake)
-        return captured[url].path
-
-    source = find_inputs(config.source, capture)
-    for remark in source.remarks():
-        say(remark)
-    return replace(config, source=source), tuple(captured.values())
-
-
-def capture_input(url: str, config: BuildConfig, lake: Lake) -> CapturedFile:
-    """Return a file of the web as it is kept in a lake, fetched where it is not.
-
-    Raises:
-        BuildError: it cannot be fetched.
-    """
-    try:
-        return capture_file(process_client(config.http, lake.raw), url)
-    except FetchFailed as problem:
-        raise BuildError(f"{url}: {problem}") from problem

@@ -84,7 +84,12 @@ class Client:
         self._transport = Transport(config)
         self._sleep = sleep
         self._store = RawStore(raw)
-        self._files = OriginFiles(self._read_file, config, self.pace, clock=clock)
+        self._files = OriginFiles(
+            lambda url, kind: self.body(self.get(url, source=_ROBOTS, kind=kind, max_age_s=FRESH_S)),
+            config,
+            self.pace,
+            clock=clock,
+        )
 
     def get(
         self,
@@ -327,9 +332,6 @@ class Client:
         if reason in SETTINGS:
             return f"http.{SETTINGS[reason]}={getattr(self.config, SETTINGS[reason])}"
         return limits.get(reason)
-
-    def _read_file(self, url: str, kind: Kind) -> bytes:
-        return self.body(self.get(url, source=_ROBOTS, kind=kind, max_age_s=FRESH_S))
 
 
 def process_client(config: HttpConfig, raw: Folder) -> Client:

@@ -1,4 +1,4 @@
-"""LINK: one predicted link a row, what `multilink link` writes; and the manifest of the links of a data set version.
+"""Predicted links, one a row: what `multilink link` writes; and the manifest of the links of a data set version.
 
 Links go by the numbers of sentences and images in the lists that the document was read from; `predicted_links` of a
 relinked row, as its other columns, by their index in the row (`schemas.documents`).

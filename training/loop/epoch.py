@@ -1,4 +1,4 @@
-"""One epoch of training: its batches, prepared ahead in another thread, a step over every K of them, and its progress.
+"""One epoch of training: its batches, prepared ahead in a thread, a step over every K of them, and how it is judged.
 
 A few batches are in memory at a time, however many a step has. Progress is one line for a person; the loss is read from
 the device only when a line is due, so that no step waits.

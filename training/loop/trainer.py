@@ -1,7 +1,7 @@
 """One training run, in order: set up or resume, then per epoch train, validate, keep, checkpoint, report.
 
-Only the order lives here. Set-up is in `setup.py`, an epoch in `epoch.py`, one step in `step.py`, validation in
-`validation.py`, what is saved in `state.py`. A data set without validation documents trains with `select = "last"`.
+`train` has the order alone. Set-up is in `setup.py`, an epoch and its validation in `epoch.py`, one step in `step.py`,
+what is saved in `state.py`. A data set without validation documents trains with `select = "last"`.
 
 What is left in the folder of a run:
 

@@ -21,8 +21,7 @@ from scipy.special import ndtri
 
 from schemas.tables import column, table_schema
 from training.data.ragged import Float64, Floats, Int64
-
-LEVEL = 0.95  # of every interval
+from training.parts import LEVEL
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ import numpy as np
 from scipy.special import betaincinv, expit, logit, stdtrit
 
 from training.data.ragged import Bool, Float64, Int64
-from training.metrics.intervals import LEVEL, Interval
+from training.metrics.intervals import Interval
+from training.parts import LEVEL
 
 UNSEEN = 0.5  # labels of each kind that are added to a stratum's before its variance is taken
 FEWEST = 3.0  # labels that an interval counts on at least; more labels than any other interval needs are not promised

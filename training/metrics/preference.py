@@ -6,7 +6,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaln, xlogy
 
-LEVEL = 0.95
+from training.parts import LEVEL
+
 MIXTURE = 5.0  # both parameters of the beta distribution: most weight on shares of 0.2 to 0.8
 _NEAR_0 = 1e-9
 

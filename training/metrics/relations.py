@@ -17,9 +17,10 @@ from torch import nn
 from schemas.configs import NonNegativeFloat, Settings
 from schemas.messages import UsageError
 from training.data.ragged import Bool, Float32, Float64, Floats, require_finite, stream
-from training.metrics.intervals import LEVEL, Score
+from training.metrics.intervals import Score
 from training.metrics.retrieval import Adjust
 from training.model import LinkModel
+from training.parts import LEVEL
 
 RESAMPLES = 1_000
 WEIGHT = 0.13  # Alikhani 2022: lambda of eq. 4 for CITE++; 0.12 for CLUE

@@ -36,7 +36,7 @@ from msgspec import Meta
 from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveInt, Settings, require, restore
 from schemas.documents import Split
 from schemas.messages import ConfigError, NotFoundError
-from training.metrics.intervals import LEVEL
+from training.parts import LEVEL
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
 

@@ -1,6 +1,6 @@
 """A term of an objective: its settings, and its losses out of an encoded batch.
 
-A term is one file in `terms/`. This module imports no framework: a configuration is made of it.
+A term is a class of `training/objectives/`. This module imports no framework: a configuration is made of it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """All of Ray: the training core on one or many workers, and tasks on the shards of a data set version.
 
 Both run on a cluster or on a Ray started on this machine. Nothing is decided here about training, or about what a task
-does. In training each worker loads its own documents, talks to the others through
-`torch.distributed` (NCCL on GPUs, gloo without), and reports an epoch to Ray once its checkpoint is in the run's folder
-of the lake. A run whose folder holds a checkpoint continues from it: after a crash of a worker within the same launch,
-after a kill of the whole driver with the next one. Ray stores nothing.
+does. In training each worker loads its own documents, talks to the others through `torch.distributed` (NCCL on GPUs,
+gloo without), and reports an epoch to Ray once its checkpoint is in the run's folder of the lake. A run whose folder
+holds a checkpoint continues from it: after a crash of a worker within the same launch, after a kill of the whole driver
+with the next one. Ray stores nothing.
 
-Of tasks, a worker process loads the model with its first and keeps it. All
-tasks compute on a GPU of their own, or all on processors, whatever their machines have, so that bytes do not depend on
-where a task ran. The model comes through Ray and MLflow is not asked, so that a worker needs the lake and the output
-alone. A task whose process died is given to another by Ray.
+A worker process of tasks loads the model with its first one and keeps it. All tasks compute on a GPU of their own, or
+all on processors, whatever their machines have, so that bytes do not depend on where a task ran. The model comes
+through Ray and MLflow is not asked, so that a worker needs the lake and the output alone. A task whose process died is
+given to another by Ray.
 """
 
 import dataclasses

@@ -8,14 +8,14 @@ Words are laid out over sentences of falling length, as in a `PackedSequence`:
 
     sentences  a b c | d e     time steps  a d | b e | c     batch sizes  2 2 1
 
-On the CPU the recurrence is the one below, with the same mathematics and parameters: a training step of `hessel-2019`
-is 1.2 to 1.5 times as fast as with PyTorch's. GPUs use PyTorch's.
+On the CPU the recurrence of GRUs is the one below, with the same mathematics and parameters: a training step of
+`hessel-2019` is 1.2 to 1.5 times as fast as with PyTorch's. GPUs and the LSTM use PyTorch's.
 PyTorch sums the weights' gradient up step by step, one product of a few rows each. Here the recurrence keeps the gates,
 the backward pass leaves the gradient of every step's gates in one array, and each weight's gradient is a single product
 over all words. Whole time steps are contiguous, gates are computed in place, and a time step is one product each way.
 
 Shape suffixes: T words of all sentences laid out by `time_steps`, N sentences
-by falling length, E input and d state dimensions. Gates are in PyTorch's order: reset r, update z, new n:
+by falling length, E input and d state dimensions. Gates of a GRU are in PyTorch's order: reset r, update z, new n:
 
     r, z = sigmoid(W_rz x + U_rz h + b_rz)    n = tanh(W_n x + b_n + r (U_n h + c_n))    h' = n + z (h - n)
 

@@ -1,6 +1,6 @@
 """Settings that every tower has: they build it, and say what it reads.
 
-A tower is one file with its settings and its code. This module imports no framework: a configuration is made of it.
+A tower stands in one file, settings and code. This module imports no framework: a configuration is made of it.
 """
 
 from __future__ import annotations

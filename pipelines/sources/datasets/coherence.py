@@ -200,7 +200,9 @@ def read_pairs(
 
     def document(row: Cells, document_id: str) -> Iterator[CandidateDocument]:
         uri, split = image_of(row)
-        text = sentence(html.unescape(_SPELLED.sub(_spelled, row[text_column])))
+        # A file spells control characters and white space with a backslash.
+        spelled = _SPELLED.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", row[text_column])
+        text = sentence(html.unescape(spelled))
         if not text.text:
             raise FieldError(Reason.EMPTY_SENTENCE, "expected a text, found it blank")
         labels = tuple((relation, _label(row[name], name) if name else None) for relation, name in names.items())
@@ -232,11 +234,6 @@ def _label(cell: str, name: str) -> bool | None:
     if value not in _TRUE | _FALSE | UNKNOWN:
         raise FieldError(Reason.BROKEN_RECORD, f"{name}: expected true, false or nothing, found {cell[:40]!r}")
     return None if value in UNKNOWN else value in _TRUE
-
-
-def _spelled(found: re.Match[str]) -> str:
-    """Return the character that a file spells with a backslash: a control character, or white space."""
-    return chr(int(found.group(1), 16)) if found.group(1) else " "
 
 
 def cite() -> BuildConfig:

@@ -207,7 +207,9 @@ def _outcomes(
     if is_fetched and row["status"] not in (None, "success"):
         reason = Reason.CORRUPT_IMAGE if row["status"] == "failed_to_resize" else Reason.NOT_FOUND
         raise FieldError(reason, f"img2dataset: {row['error_message'] or row['status']}")
-    words = [word for word in _items(row.get(texts)) if not _is_question(word)]
+    # The turns of a conversation that answer are what is said of the picture.
+    asking = {"human", "user", "system"}
+    words = [each for each in _items(row.get(texts)) if not isinstance(each, dict) or each.get("from") not in asking]
     shown = _items(row.get(pictures))
     is_list = isinstance(row.get(pictures), list)
     cells = (Cell(shard, pictures, number, item if is_list else None) for item in range(len(shown)))
@@ -244,11 +246,6 @@ def _outcomes(
 
 def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-def _is_question(value: object) -> bool:
-    """Return whether a text is a turn of a conversation that asks: answers are what is said of the picture."""
-    return isinstance(value, dict) and value.get("from") in ("human", "user", "system")
 
 
 def _text(value: object) -> str:

@@ -12,7 +12,7 @@ import torch
 from small_indexes import made_index
 
 from newsroom.archive import build, words
-from newsroom.archive import index as indexes
+from newsroom.archive import index as archive_index
 from newsroom.archive.build import BuiltIndex
 from newsroom.archive.filters import parse_filters
 from newsroom.archive.index import Index, open_index
@@ -63,7 +63,7 @@ def lake(documents: Any, tmp_path: Path) -> Lake:
 
 @pytest.fixture(autouse=True)
 def half_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "MOST_GONE", 0.5)
+    monkeypatch.setattr(archive_index, "MOST_GONE", 0.5)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_grown_index_is_as_one_that_is_made_from_nothing(
 def test_where_little_can_be_kept_an_index_is_made_from_nothing(
     lake: Lake, model: LinkModel, setting: str, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexes, setting, value)
+    monkeypatch.setattr(archive_index, setting, value)
     made(model, lake, "v1")
     anew, alone = made(model, lake, "v2").manifest, made(model, lake, "v2", name="other").manifest
     assert anew.parts == alone.parts and len(anew.parts) == 1 and anew.rows == anew.images

@@ -62,6 +62,7 @@ MISTAKES = (
         "promote --model m --version 1 --policy none.toml",
         "Invalid value for '--policy': file 'none.toml' does not exist.",
     ),
+    ("promote --model m --version 1 --policy lake/bad.toml", "lake/bad.toml: unknown key 'magrin'"),
     ("promotions m --tracking-uri sqlite:///mflow.db", "sqlite:///mflow.db: no such file"),
     ("serve --model m --calibration none.json", "Invalid value for '--calibration': file 'none.json' does not exist."),
     ("link --model m --input none.jsonl --output o.parquet", "--input none.jsonl: no such file"),
@@ -86,6 +87,7 @@ for line in json.loads(sys.argv[1]):
 def test_a_mistake_is_told_before_a_library_is_imported(tmp_path: Path) -> None:
     """One process makes all of them, those last whose settings of a part lie beside its code."""
     (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "bad.toml").write_text("magrin = 1.0\n")
     mistakes = sorted(MISTAKES, key=lambda each: "--set objective" in each[0])
     done = program(tmp_path, SEVERAL, json.dumps([line for line, _ in mistakes]))
     found = [json.loads(line) for line in done.stdout.splitlines()]

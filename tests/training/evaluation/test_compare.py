@@ -8,7 +8,7 @@ from training.evaluation.evaluate import evaluate_matrices
 from training.evaluation.studies import compare_models
 from training.metrics.intervals import difference_interval
 from training.metrics.spread import spearman
-from training.workflows.studies import comparison_lines
+from training.report.sections import comparison_lines
 
 WHERE = {"dataset": "diy@v1", "split": "test"}
 

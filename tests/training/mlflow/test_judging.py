@@ -29,9 +29,10 @@ from training.mlflow.promotion import promote
 from training.mlflow.registry import find_version
 from training.model import LinkModel
 from training.promotions.record import JUDGED
+from training.report.sections import comparison_lines
 from training.workflows.evaluate import EvaluateSummary, run_evaluate, run_report
 from training.workflows.link import run_link
-from training.workflows.studies import comparison_lines, run_compare
+from training.workflows.studies import run_compare
 
 
 def evaluated(client: mlflow.MlflowClient, lake: Lake, model: str = "models:/linker/1") -> EvaluateSummary:

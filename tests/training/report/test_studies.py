@@ -2,7 +2,7 @@
 
 from training.evaluation.studies import StudyCell
 from training.metrics.intervals import Score
-from training.workflows.studies import transfer_lines
+from training.report.sections import transfer_lines
 
 
 def means(auc: float) -> dict[str, Score]:
