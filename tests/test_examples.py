@@ -91,6 +91,8 @@ def on_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]
     def forget() -> None:
         for cached in (plugins, load_plugin, find_part):
             cached.cache_clear()
+        for name in [each for each in sys.modules if each.partition(".")[0] == "broken_parts"]:
+            del sys.modules[name]
 
     yield put
     monkeypatch.undo()
