@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import textwrap
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, template: Path) -> Works
         made.multilink("promote", "--model", MODEL, "--version", "challenger", "--policy", "policy.toml")
     made.multilink("datasets", "subset", "documents", "--share", "0.5")
     (home / "demo" / "lake" / "pages").mkdir()
-    with sqlite3.connect(home / "demo" / "lake" / "pages" / "pages.sqlite") as database:
+    pages = home / "demo" / "lake" / "pages" / "pages.sqlite"
+    with closing(sqlite3.connect(pages)) as database, database:
         database.execute("create table decisions as select 7 as number")
     database.close()
     return made
