@@ -19,12 +19,12 @@ from schemas import documents
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.messages import NotFoundError, Say, UsageError
+from training.mlflow.stored import SQLITE, database_file
 
 if TYPE_CHECKING:
     from training.metrics.relations import RefineConfig
 
 PROBE_S, SERVER_WAIT_S = 4.0, 60.0
-SQLITE = "sqlite:///"
 PAGES_PORT, KEEP_DAYS = 8090, 30
 ADDRESSES = "models:/NAME/VERSION, models:/NAME@ALIAS, NAME (its champion), runs:/RUN/model, a folder or class-names"
 Summary = tuple[Iterable[str], Any]  # lines for a person; values for a machine: a mapping or a dataclass
@@ -85,14 +85,14 @@ def _reachable(uri: str | None) -> str | None:
 
 def _existing_store(uri: str | None) -> str | None:
     """Return the address of a store that exists: reading models must not create a database of a mistyped name."""
-    if uri is not None and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).is_file():
+    if uri is not None and uri.startswith(SQLITE) and not Path(database_file(uri)).is_file():
         raise NotFoundError(f"--tracking-uri {uri}: no such file")
     return _reachable(uri)
 
 
 def _possible_store(uri: str | None) -> str | None:
     """Return the address of a store that exists or can be created: a database in a folder that exists."""
-    if uri is not None and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).parent.is_dir():
+    if uri is not None and uri.startswith(SQLITE) and not Path(database_file(uri)).parent.is_dir():
         raise NotFoundError(f"--tracking-uri {uri}: no such folder")
     return _reachable(uri)
 

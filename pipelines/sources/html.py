@@ -344,11 +344,9 @@ class _Article:
         apart = list(takewhile(lambda node: node not in self._kept, self._dom.above(image.node)))
         if any(nodes[node].tag in _APART or _APART_LABELS.search(nodes[node].label) for node in apart):
             return False
-        if any(nodes[node].tag == "header" for node in apart) and not self._is_in_article(apart[-1]):
+        in_header = any(nodes[node].tag == "header" for node in apart)
+        if in_header and not any(nodes[each].tag in ("article", "main") for each in self._dom.above(apart[-1])):
             return False
         before, behind = range(image.after, self._first), range(self._last + 1, image.after)
         between = sum(len(self._dom.blocks[number].text) for number in (*before, *behind))
         return bool(self._kept) and between < _CLOSE_CHARACTERS
-
-    def _is_in_article(self, node: int) -> bool:
-        return any(self._dom.nodes[each].tag in ("article", "main") for each in self._dom.above(node))

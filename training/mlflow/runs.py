@@ -27,7 +27,7 @@ from schemas.messages import NotFoundError, UsageError
 from schemas.overrides import flatten
 from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
-from training.mlflow.stored import SQLITE, check_folder, folder_tags, tracking_uri
+from training.mlflow.stored import SQLITE, check_folder, database_file, folder_tags, tracking_uri
 from training.promotions.record import DATASET_TAG, LAKE_TAG, VERSION_TAG
 
 ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
@@ -118,7 +118,7 @@ def artifact_root(uri: str, *, environment: Mapping[str, str]) -> str | None:
     if explicit := environment.get(ARTIFACTS_VARIABLE):
         return explicit.rstrip("/")
     if uri.startswith(SQLITE):
-        return (Path(uri.removeprefix(SQLITE)).parent / ARTIFACTS).as_uri()
+        return (Path(database_file(uri)).parent / ARTIFACTS).as_uri()
     scheme = uri.partition(":")[0]
     raise UsageError(
         f"{ARTIFACTS_VARIABLE}: expected the address of artefacts of a {scheme} store, such as s3://bucket/mlflow"
@@ -143,7 +143,7 @@ def connect(uri: str) -> mlflow.MlflowClient:
     mlflow.set_registry_uri(uri)
     with ExitStack() as opening:
         if uri.startswith(SQLITE):  # MLflow makes its tables, and of two processes that do so at once both fail
-            folder = Path(uri.removeprefix(SQLITE)).parent
+            folder = Path(database_file(uri)).parent
             folder.mkdir(parents=True, exist_ok=True)
             opening.callback(os.close, lock := os.open(folder, os.O_RDONLY))
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -60,7 +60,7 @@ def tracking_uri(
 
 def is_missing(uri: str) -> bool:
     """Return whether a store is a database that is not there."""
-    return uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).is_file()
+    return uri.startswith(SQLITE) and not Path(database_file(uri)).is_file()
 
 
 def registered_name(uri: str) -> tuple[str, str] | None:
@@ -89,7 +89,7 @@ def check_folder(uri: str) -> None:
         return
     here = _folder(uri)
     try:
-        with closing(sqlite3.connect(f"file:{quote(uri.removeprefix(SQLITE))}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(f"file:{quote(database_file(uri))}?mode=ro", uri=True)) as database:
             was_in = _folders(database) - {here}
     except sqlite3.DatabaseError as problem:  # of a file that is none, MLflow tells after a hundred seconds
         if problem.sqlite_errorcode in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
@@ -114,7 +114,7 @@ def relocate(uri: str) -> tuple[str, int]:
             f"--tracking-uri {uri}: expected a database in a file, sqlite:///PATH; other stores have no such paths"
         )
     here = _folder(uri)
-    with closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database, database:
+    with closing(sqlite3.connect(database_file(uri))) as database, database:
         moved = sorted(_folders(database) - {here})
         if not moved:
             raise UsageError(f"--tracking-uri {uri}: nothing to mend, it was not moved")
@@ -124,7 +124,6 @@ def relocate(uri: str) -> tuple[str, int]:
 def _replace_folder(database: sqlite3.Connection, table: str, column: str, was: str, here: str) -> int:
     """Replace a folder at the beginning of the paths of a column; returns how many there were."""
     begins = re.compile(rf'(?:(file://){re.escape(quote(was))}|(^|"){re.escape(was)})(?=/|$)')
-
     rows = database.execute(f"SELECT rowid, {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
     changed = [
         (begins.sub(lambda found: found[1] + quote(here) if found[1] else found[2] + here, text), row)
@@ -135,8 +134,13 @@ def _replace_folder(database: sqlite3.Connection, table: str, column: str, was: 
     return len(changed)
 
 
+def database_file(uri: str) -> str:
+    """Return the path of a database's file; what its driver is told (`?timeout=60`) is no part of it."""
+    return uri.removeprefix(SQLITE).partition("?")[0]
+
+
 def _folder(uri: str) -> str:
-    return str(Path(uri.removeprefix(SQLITE)).absolute().parent)
+    return str(Path(database_file(uri)).absolute().parent)
 
 
 def _folders(database: sqlite3.Connection) -> set[str]:

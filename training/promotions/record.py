@@ -17,6 +17,7 @@ Nothing here imports MLflow; `Registered` is what is known of a model by its reg
 a tag of the registered model, and another says how many statements there are at least.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -232,10 +233,11 @@ class Record:
         """Raise an `IntegrityError` where a version that is stated to be champion is not in the registry."""
         if not self.is_there(version):
             found = "another version has its number" if version in self.model.versions else "it is not in the registry"
-            name = self.model.name
+            name, is_earlier = shlex.quote(self.model.name), any(map(self.is_there, self.champions[1:]))
+            back = f", or go back with multilink rollback --model {name}" if is_earlier else ""
             raise IntegrityError(
-                f"{self.changes[-1].where}: names models:/{name}/{version}, and {found}: restore it from a backup, or "
-                f"go back with multilink rollback --model {name}; {ADOPT.format(name)}"
+                f"{self.changes[-1].where}: names models:/{self.model.name}/{version}, and {found}: restore it from a "
+                f"backup{back}; {ADOPT.format(name)}"
             )
 
     def number(self, address: str) -> str:

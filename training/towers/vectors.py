@@ -233,8 +233,5 @@ class SentenceTower(VectorTower):
         return VectorRows.checked(inputs.vectors, self.features)
 
     def initialise(self, documents: Iterable[DocumentSet], workers: Workers, seed: int) -> None:
-        self._set_moments(((_vectors(part), None) for part in documents), workers)
-
-
-def _vectors(documents: DocumentSet) -> Floats:
-    return required(documents.sentence_vectors, tower="the text tower", what="sentence vectors")
+        named = {"tower": "the text tower", "what": "sentence vectors"}
+        self._set_moments(((required(part.sentence_vectors, **named), None) for part in documents), workers)

@@ -154,7 +154,12 @@ class MscocoSource(Source):
                     dataset=DATASET,
                     sentences=tuple(Sentence(texts[index]) for index in sentences),
                     images=tuple(
-                        CandidateImage(tables.uris[image][1], None, tables.licence_of(image)) for image in shown
+                        CandidateImage(
+                            tables.uris[image][1],
+                            None,
+                            tables.licences.get(tables.licensed.get(image, (-1, -1))) or None,
+                        )
+                        for image in shown
                     ),
                     links=tuple(sorted(Link(sentences.index(i), images.index(i)) for i in range(len(group.true)))),
                     provenance=Provenance(DATASET, group.id),
@@ -203,9 +208,6 @@ class _Tables:
     captions: dict[int, dict[int, NumberedText]] = field(default_factory=dict)
     licensed: dict[int, tuple[int, int]] = field(default_factory=dict)
     licences: dict[tuple[int, int], str] = field(default_factory=dict)
-
-    def licence_of(self, image: int) -> str | None:
-        return self.licences.get(self.licensed.get(image, (-1, -1))) or None
 
 
 def group_images(image_ids: Collection[int], *, true: int, fake: int, seed: int) -> tuple[list[ImageGroup], list[int]]:

@@ -62,6 +62,7 @@ def test_a_database_is_there_or_is_refused(tmp_path: Path) -> None:
     assert str(run(uri)) == f"--tracking-uri {uri}: no such file"
     (tmp_path / "mlflow.db").touch()
     assert run(uri) == uri
+    assert run(f"{uri}?timeout=60") == f"{uri}?timeout=60"  # what the driver is told is no part of the file's name
     assert run("postgresql://host/mlflow") == "postgresql://host/mlflow"
 
 

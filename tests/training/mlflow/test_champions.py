@@ -94,11 +94,15 @@ def test_a_champion_that_was_deleted_is_missed_and_going_back_is_stated(linker: 
         linker.delete_model_version("linker", version)
     for _ in range(2):
         assert align(linker, "linker").champions == ("3", "2", "1") and aliases_of(linker) == {}
-    with pytest.raises(IntegrityError, match=r"000003\.json: names models:/linker/3, .* it is not in the registry"):
+    words = r"000003\.json: names models:/linker/3, .* it is not in the registry.* multilink rollback --model linker"
+    with pytest.raises(IntegrityError, match=words):
         record_of(linker, "linker").number("champion")
     assert rollback(linker, "linker")[0].version == "1" and len(record_of(linker, "linker").chain) == 4
     assert record_of(linker, "linker").champions == ("1",) and aliases_of(linker) == {"champion": "1"}
     linker.delete_model_version("linker", "1")
+    align(linker, "linker")
+    with pytest.raises(IntegrityError, match=r"from a backup; .* multilink promotions linker --adopt"):
+        record_of(linker, "linker").number("champion")  # no way back is named that there is not
     with pytest.raises(GateError, match="no champion to go back to: no earlier one"):
         rollback(linker, "linker")
     assert adopt(linker, "linker").champions == () and _crown(linker, "4")
