@@ -71,7 +71,10 @@ class Words:
         index.register_tokenizer(_ANALYSER, _analyser())
         index.config_reader("manual")  # it is not written to any more: its files need not be watched
         self._schema, self._searcher, self._starts, self._live = index.schema, index.searcher(), starts, live
-        self._having = lru_cache(KEPT_WORDS)(self._pictures)  # six fields of each segment are asked for a word
+        # How many pictures have a word in the field that has it most often: six fields of each segment are asked.
+        self._having = lru_cache(KEPT_WORDS)(
+            lambda word, fields: max(int(self._searcher.doc_freq(field, word)) for field in fields)
+        )
 
     @classmethod
     def open(cls, folders: Sequence[Path], starts: Int64, live: Bool | None = None) -> Self:
@@ -137,10 +140,6 @@ class Words:
         having = {word: self._having(word, tuple(fields)) for word in words}
         selective = (word for word, number in having.items() if 0 < number <= most)
         return sorted(selective, key=having.__getitem__)[:LEXICAL_WORDS]
-
-    def _pictures(self, word: str, fields: tuple[str, ...]) -> int:
-        """Return how many pictures have a word in the field that has it most often."""
-        return max(int(self._searcher.doc_freq(field, word)) for field in fields)
 
     def _term(self, field: str, word: str) -> Any:
         return tantivy().Query.term_query(self._schema, field, word, "basic" if field == _EQUAL else "freq")

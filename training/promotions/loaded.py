@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from training.evaluation.models import CLASS_NAMES, class_names_model
 from training.linking.links import DEFAULT_OPTIONS, Linker, LinkOptions
 from training.metrics.calibration import Calibration
 from training.model import LinkModel
-from training.promotions.record import ModelVersion
+
+if TYPE_CHECKING:  # what signs statements takes a tenth of a second to import
+    from training.promotions.record import ModelVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,7 @@ class LoadedModel:
 
     model: LinkModel
     uri: str
-    version: ModelVersion | None = None
+    version: "ModelVersion | None" = None
     calibration: Calibration | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
