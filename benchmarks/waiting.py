@@ -7,9 +7,9 @@ the demo there is one). Time by the clock is the command's, the processor's that
 Python's `-X importtime` adds up for the command's own process. The longest waits are those between two lines of its
 progress; the second line is printed.
 
-Measured on 2026-11-28 on two quiet cores, seconds by the clock and of the processor: a mistyped command 0.15 and 0.15;
-link 4.5 and 4.7 (5.3 and 5.5 while libraries' garbage was collected at the end), of which imports are 2.7; the demo 57
-and 41; training 10.6 and 11.3, of which imports are 4.4, registering 2.6 and the closed form 3.5.
+Measured on 2026-11-28 on two quiet cores, seconds by the clock and of the processor: a mistyped command 0.14 and 0.14;
+link 3.9 and 4.1 (4.5 and 4.7 while it imported Beam and what signs), of which imports are 2.4; the demo 59 and 41;
+training 10.6 and 11.3, of which imports are 4.6, registering 2.6 and the closed form 3.5.
 
 The bound of a row is on the clock or on the processor, on two quiet cores. A machine that starts Python in another time
 needs another one: the first row is Python with nothing to do.

@@ -62,6 +62,9 @@ def test_the_server_takes_every_object_and_warns_of_none(
 
 
 def test_the_charts_deployments_become_ready(installed: ControlPlane) -> None:
+    awaited = ("wait", "deployments", "--all", "--for=condition=Available", "--timeout=300s", "--namespace", NAMESPACE)
+    done = installed.run("kubectl", *awaited)
+    assert done.returncode == 0, done.stderr
     deployments = installed.get("deployments", "--namespace", NAMESPACE)["items"]
     available = {each["metadata"]["name"]: each["status"]["availableReplicas"] for each in deployments}
     assert available == {f"{RELEASE}-{name}": 1 for name in ("webserver", "daemon", "code", "mlflow", "pages")}
