@@ -145,8 +145,8 @@ def settle(
             yield dataclasses.replace(outcome, record_id=candidate.id, image=numbers[position], stage=Stage.IMAGES)
         else:
             # An image that was embedded in a file has the address that it came from.
-            source = image.source or outcome.image.source
-            kept[position] = dataclasses.replace(outcome, image=dataclasses.replace(outcome.image, source=source))
+            own = dataclasses.replace(outcome.image, source=image.source) if image.source else outcome.image
+            kept[position] = dataclasses.replace(outcome, image=own) if image.source else outcome
             images[position] = dataclasses.replace(images[position], hash=outcome.image.hash)
     after = tuple(image.after for image in candidate.images)
     document = Document(

@@ -10,6 +10,7 @@ behind a server, and artefacts on an object store, have no such paths.
 
 import os
 import re
+import shlex
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -99,7 +100,7 @@ def check_folder(uri: str) -> None:
         if not (Path(was).is_dir() and Path(was).samefile(here)):
             raise UsageError(
                 f"{uri} was moved or copied from {was}, and its paths of files lead to that folder; "
-                f"mend it with: multilink relocate --tracking-uri {uri}"
+                f"mend it with: multilink relocate --tracking-uri {shlex.quote(uri)}"
             )
 
 
