@@ -3,9 +3,8 @@
 import numpy as np
 
 from training.data.documents import DocumentSet
-from training.data.index import SplitIndex
 from training.data.ragged import Int64, Ragged
-from training.data.split import TrainingSplit
+from training.data.split import SplitIndex, TrainingSplit
 
 
 class HeldSplit(TrainingSplit):

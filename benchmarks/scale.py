@@ -59,8 +59,8 @@ def measure(home: str, *, is_first: bool) -> dict[str, float]:
 
     from schemas.lake import Folder, Lake
     from schemas.overrides import override
-    from training.data.index import WINDOW
     from training.data.loading import load_training_data
+    from training.data.split import WINDOW
     from training.linking.links import Linker
     from training.linking.versions import link_version, prepare_linking
     from training.recipes import recipe

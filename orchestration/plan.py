@@ -65,13 +65,17 @@ class Plan:
             workers=dataset.config_of(objective).most_workers(self.settings.ray.workers),
         )
 
-    def evaluate(self, model: str, reference: str, *, report: str) -> Step:
-        """Return an evaluation on the test split of a data set version, with a report in the folder `report`."""
+    def evaluate(self, model: str, reference: str, *, report: str = "") -> Step:
+        """Return an evaluation on the test split of a data set version, with baselines and a report in a folder.
+
+        Without a folder it is the model's scores alone.
+        """
         return partial(
             steps.evaluate,
             model=model,
             dataset=reference,
             needs_links=True,
+            with_baselines=bool(report),
             report=report,
             lake=self.settings.lake,
             tracking_uri=self._tracking_uri,

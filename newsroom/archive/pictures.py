@@ -21,7 +21,7 @@ from schemas.manifest import Manifest, table_parts
 from schemas.metadata import METADATA_TYPE
 from schemas.parts import Shard, read_part
 from schemas.tables import check_schema
-from training.data.index import HASHES, ROLES
+from training.data.lake import HASHES, ROLES
 from training.data.ragged import Int32, Int64, UInt64, hash_keys
 
 MAX_SHOWN_WITH = 4_000  # characters of the captions of all articles that showed a picture

@@ -9,7 +9,7 @@ reciprocal rank of 46, where words have 9 (one run).
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import partial
@@ -65,9 +65,10 @@ def _steps(
     """Do the steps of the main job; all but the build are processes."""
     (dataset,), plan = settings.datasets, Plan(settings=settings)
 
-    def do(step: Step, say: Say = say) -> dict[str, Any]:
-        return started.call(partial(summary_of, step), say, title=step.func.__name__)
+    def do(step: Callable[..., Step], *arguments: Any, say: Say = say, **settings: Any) -> dict[str, Any]:
+        return started.call(partial(_done, partial(step, *arguments, **settings)), say, title=step.__name__)
 
+    threads.submit(started.call, partial(_make_store, settings.tracking_uri), say, title="store")
     say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
     with scraping(web) as addresses:
         build = summary_of(plan.build(dataset, addresses), say)
@@ -77,27 +78,26 @@ def _steps(
 
     def train(title: str) -> dict[str, Any]:
         say(f"2/5 train: {title}, recipe {dataset.recipe_of(OBJECTIVES[title])}, on {reference}")
-        return do(plan.train(dataset, build["version"], OBJECTIVES[title]), named(title, say))
+        return do(plan.train, dataset, build["version"], OBJECTIVES[title], say=named(title, say))
 
     def train_and_score(title: str) -> tuple[dict[str, Any], dict[str, Any]]:
         model = train(title)
-        step = plan.evaluate(model["model_uri"], reference, report="")
-        return model, do(partial(step, with_baselines=False))
+        return model, do(plan.evaluate, model["model_uri"], reference)
 
     *first, last = OBJECTIVES
     trained, beside_trained = [threads.submit(train, title) for title in first], threads.submit(train_and_score, last)
     models = {title: each.result() for title, each in zip(first, trained, strict=True)}
     own = models[OWN]
     say(f"3/5 evaluate: {own['model_uri']}, NoStruct and random beside it")
-    scores = do(plan.evaluate(own["model_uri"], reference, report=str(home / "report")))
+    scores = do(plan.evaluate, own["model_uri"], reference, report=str(home / "report"))
     say(f"4/5 promote: {own['model']} version {own['version']}")
-    promotion = do(plan.promote(own["model"], own["version"]))
+    promotion = do(plan.promote, own["model"], own["version"])
     for reason in promotion["reasons"]:
         say(reason)
     page = _link(settings, reference, f"models:/{own['model']}@champion", home / "linked", started=started, say=say)
     say(f"5/5 link: every document of {reference}, and an index of its pictures")
     champion = own["version"] if promotion["is_promoted"] else plan.champion(own["model"])
-    links, index = (do(step(own["model"], reference, champion)) if champion else {} for step in (plan.link, plan.index))
+    links, index = (do(step, own["model"], reference, champion) if champion else {} for step in (plan.link, plan.index))
     models[last], beside = beside_trained.result()
     remember(home, Path.cwd(), lake=settings.lake, tracking_uri=settings.tracking_uri, key=key, say=say)
     values = {
@@ -115,6 +115,18 @@ def _steps(
     yield [*table, *_next_lines(settings, scores["report"], page)], values
     if scores["auc"]["low"] <= scores["random"]["auc"]["high"]:
         raise GateError("the demo's model is not shown to beat random: their 95% intervals overlap")
+
+
+def _done(make: Callable[[], Step], say: Say) -> dict[str, Any]:
+    """Make a step and do it: its process has imported what both need."""
+    return summary_of(make(), say)
+
+
+def _make_store(uri: str, _: Say) -> None:
+    """Make MLflow's tables, which takes a second, beside the build."""
+    from training.mlflow.runs import connect
+
+    connect(uri)
 
 
 def _next_lines(settings: Settings, report: str, page: Path) -> list[str]:

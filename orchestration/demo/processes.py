@@ -29,6 +29,7 @@ _IMPORTED = [
     *("orchestration.cli", "training.loop.trainer"),
     # What PyTorch and MLflow import at the first optimiser, store and model, each step for itself: two seconds.
     *("torch._dynamo", "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.pyfunc.scoring_server"),
+    "training.mlflow.packages",
     *("mlflow.store.model_registry.sqlalchemy_workspace_store", "alembic.command", "git", "IPython"),
 ]
 _THREADS = "OMP_NUM_THREADS"

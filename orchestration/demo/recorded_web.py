@@ -116,7 +116,7 @@ def _addresses(port: int, host: str, names: Sequence[str]) -> list[str]:
         "http.requests_per_second=1000",
         "http.connections_per_host=8",
         "http.attempts=2",
-        "http.total_timeout_s=3",
+        "http.total_timeout_s=1.5",
         "http.backoff_s=0.2",
     ]
 

@@ -16,7 +16,6 @@ from orchestration import steps
 from orchestration.demo import demo
 from orchestration.demo.demo import _score_lines
 from orchestration.demo.processes import Processes
-from orchestration.steps import summary_of
 from schemas.messages import BuildError, Say
 from training.evaluation.evaluate import EvaluationReport
 from training.metrics.intervals import Score
@@ -66,10 +65,10 @@ class Done:
         self.promoted, self.is_ap_trained, self.fails = threading.Event(), threading.Event(), False
 
     def call(self, work: Callable[[Say], Any], say: Say, *, title: str) -> Any:
-        if not isinstance(work, partial) or work.func is not summary_of:
+        if not isinstance(work, partial) or work.func is not demo._done:
             return work(say)
-        (step,) = work.args
-        return getattr(self, title)(**step.keywords)
+        (make,) = work.args
+        return getattr(self, title)(**make().keywords)
 
     def train(self, *, settings: tuple[str, ...], **_: Any) -> dict[str, Any]:
         objective = settings[-1].partition("=")[2]

@@ -54,7 +54,7 @@ ASKED: dict[str, tuple[Step, dict[str, Any]]] = {
     ),
     "evaluate": (
         PLAN.evaluate("models:/m/1", "diy@v1", report="r"),
-        {**JUDGED, "model": "models:/m/1", "report": "r", "needs_links": True},
+        {**JUDGED, "model": "models:/m/1", "report": "r", "needs_links": True, "with_baselines": True},
     ),
     "compare": (
         PLAN.compare("models:/b/1", "models:/a/1", "diy@v1"),

@@ -27,7 +27,7 @@ class Behaviour(StrEnum):
     UNAVAILABLE_FIRST = "unavailable-first"
     """503 to the first request, then the file."""
     SLOW = "slow"
-    """The file, after two seconds of silence."""
+    """The file, after half a second of silence."""
     TRICKLE = "trickle"
     """A byte every 0.2 s for as long as the client stays."""
     SHORT_BODY = "short-body"

@@ -19,7 +19,7 @@ from replies import Reply, Request, redirect_reply, robots_reply, text_reply
 
 PLACEHOLDER = "removed.png"
 PLACEHOLDER_ADDRESS = f"http://i.imgur.com/{PLACEHOLDER}"
-SILENCE_S = 2.0
+SILENCE_S = 0.5
 TRICKLE_INTERVAL_S = 0.2
 EXTRA_BYTES = 1000
 MIN_MP4 = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"

@@ -42,11 +42,11 @@ from training.data.documents import (
     Vectors,
     viewed,
 )
-from training.data.index import HASHES, ROLES
 from training.data.ragged import Floats, Int64, Ragged
 
 AUTO, ALL = "auto", "all"
 UNKNOWN_ROW = -1
+HASHES, ROLES = "images.list.element.hash", "sentences.list.element.role"
 _TEXTS = "sentences.list.element.text"
 _RELATIONS = ("links.list.element.relations.list.element.name", "links.list.element.relations.list.element.value")
 _LINKS = ("links.list.element.sentence", "links.list.element.image")

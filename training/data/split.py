@@ -1,14 +1,29 @@
 """A split as training reads it: any documents of it, in any order, by every worker of a host from the same memory.
 
 A shard is read, checked and written as Arrow arrays of the host (`mapped.py`) when its first document is asked for;
-after that it is mapped. Nothing of a split is held but its index (`index.py`), and of that 32 bytes a document a host.
+after that it is mapped. Nothing of a split is held but its index.
+
+The index has of every document where its rows are, and its image set: 32 bytes, in one file a host that all its workers
+map. It is made of two narrow columns, part by part in several threads, in no more memory than it has. Bytes of parts
+are not checked: whoever reads documents checks those of their part, and the counts.
+
+A batch is `b + 1` documents, each the others' negative: the same in the same order for any number of workers, since it
+depends on the seed, the epoch and the split's index alone. No list of an epoch is kept: of a large split, documents
+come a window of some shards at a time.
 """
 
+import os
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
+from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from schemas.configs import Json
 from schemas.documents import Split
@@ -17,11 +32,185 @@ from schemas.manifest import FileEntry, Manifest
 from schemas.messages import IntegrityError
 from schemas.parts import split_parts
 from schemas.versions import fingerprint
-from training.data.documents import DocumentSet, TextView, joined, viewed
-from training.data.index import WINDOW, SplitIndex, index_arrays, index_of
-from training.data.lake import Columns, read_split
-from training.data.mapped import cache_folder, content_of, from_arrays, make_room, mapped, to_arrays
-from training.data.ragged import Int64, stream
+from training.data.documents import ALL_SENTENCES, DocumentSet, TextView, joined, viewed
+from training.data.lake import HASHES, ROLES, Columns, read_split
+from training.data.mapped import Arrays, cache_folder, content_of, from_arrays, make_room, mapped, numbers, to_arrays
+from training.data.ragged import Bool, Int64, Ragged, UInt64, hash_keys, set_keys, stream
+
+WINDOW = 65_536  # documents that are shuffled together; of a larger split, those of shards drawn at random
+PASSED_OVER = 1024  # documents that a batch waits for at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitIndex:
+    """The D documents of a split, in part and row order.
+
+    Attributes:
+        shards: which documents are of which of the S shards.
+        sentences: which sentences of the split are of which document, in the view that is read.
+        images: which image places of the split are of which document.
+        image_sets: D keys; two documents with equal keys hold the same set of images.
+        usable: positions of the documents that have at least one sentence and one image, rising.
+    """
+
+    shards: Ragged
+    sentences: Ragged
+    images: Ragged
+    image_sets: UInt64
+    usable: Int64
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def same_image_set(self, positions: Int64) -> Bool:
+        """Return B x B: whether two of the given documents hold the same set of images (true on the diagonal)."""
+        keys = self.image_sets[positions]
+        return np.equal(keys[:, None], keys[None, :])
+
+
+def read_index(manifest: Manifest, folder: Folder, split: Split | str, *, view: TextView = ALL_SENTENCES) -> SplitIndex:
+    """Return the index of a split, in memory."""
+    return index_of(manifest, split, index_arrays(manifest, folder, split, view=view))
+
+
+def index_of(manifest: Manifest, split: Split | str, arrays: Arrays) -> SplitIndex:
+    """Return the index over the arrays that `index_arrays` gave."""
+    columns = {name: numbers(array) for name, array in arrays.items()}
+    return SplitIndex(
+        shards=Ragged.of([documents.rows for documents, _ in split_parts(manifest, split)]),
+        sentences=Ragged(columns["sentences"]),
+        images=Ragged(columns["images"]),
+        image_sets=columns["image_sets"],
+        usable=columns["usable"],
+    )
+
+
+def index_arrays(manifest: Manifest, folder: Folder, split: Split | str, *, view: TextView) -> Arrays:
+    """Return the arrays of a split's index, read from its documents parts.
+
+    Raises:
+        NotFoundError: the split is not there.
+        IntegrityError: a part is not there, or has another number of rows.
+    """
+    entries = [documents for documents, _ in split_parts(manifest, split)]
+    starts = np.cumsum([0, *(entry.rows for entry in entries)]).tolist()
+    sentences, images, usable = (np.zeros(starts[-1] + 1, np.int64) for _ in range(3))
+    image_sets = np.zeros(starts[-1], np.uint64)
+
+    def read(numbers: range) -> None:
+        for number in numbers:
+            table, rows = _narrow(folder, entries[number]), slice(starts[number], starts[number + 1])
+            roles, texts = _flat(table.column("sentences"), "role")
+            hashes, shown = _flat(table.column("images"), "hash")
+            sentences[1:][rows], images[1:][rows] = view.counts(roles, texts), shown.counts
+            image_sets[rows] = set_keys(hash_keys(hashes), shown)
+
+    threads = os.cpu_count() or 1
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(read, (range(first, len(entries), threads) for first in range(threads))))
+    count = 0
+    for start, stop in pairwise(starts):  # part by part, and in place: nothing else is as long as the split
+        rows = slice(start + 1, stop + 1)
+        positions = start + np.flatnonzero((sentences[rows] > 0) & (images[rows] > 0))
+        usable[count : count + len(positions)] = positions
+        count += len(positions)
+        for offsets in (sentences, images):
+            offsets[rows] = offsets[start] + np.cumsum(offsets[rows])
+    columns = {"sentences": sentences, "images": images, "image_sets": image_sets, "usable": usable[:count]}
+    return {name: pa.array(values) for name, values in columns.items()}
+
+
+def _narrow(folder: Folder, entry: FileEntry) -> pa.Table:
+    """Return what the index is made of, of one part."""
+    try:
+        with folder.open(entry.path) as stream:
+            table = pq.ParquetFile(stream).read(columns=[HASHES, ROLES])
+    except (OSError, pa.ArrowException) as problem:
+        raise IntegrityError(f"{folder.uri}/{entry.path}: cannot be read: {problem}") from problem
+    if table.num_rows != entry.rows:
+        raise IntegrityError(f"{entry.path}: {table.num_rows} rows, the manifest has {entry.rows}")
+    return table
+
+
+def _flat(column: pa.ChunkedArray, field: str) -> tuple[pa.Array, Ragged]:
+    """Return a field of the items of all rows, and which items are of which row."""
+    lists = column.combine_chunks()
+    items = lists.flatten()
+    return items.field(field), Ragged.of(pc.list_value_length(lists).to_numpy())
+
+
+def batch_count(index: SplitIndex, *, negative_documents: int) -> int:
+    """Return how many batches an epoch has: what is left over is dropped, unless it is all there is."""
+    return max(1, len(index.usable) // (negative_documents + 1))
+
+
+def training_batches(index: SplitIndex, *, negative_documents: int, seed: int, epoch: int) -> Iterator[Int64]:
+    """Yield the batches of an epoch as index positions, each of `negative_documents + 1` documents.
+
+    Documents of one image set are kept out of one another's batches where that can be done, so that each has all its
+    negatives. What is left over at the end is dropped, unless it is all there is.
+    """
+    size, total = negative_documents + 1, len(index.usable)
+    coming: deque[tuple[int, int]] = deque()
+    for positions in _windows(index, seed, epoch):
+        if total <= size:
+            yield positions
+            return
+        while len(coming) >= size + PASSED_OVER:
+            yield _draw(coming, size)
+        coming.extend(zip(positions.tolist(), index.image_sets[positions].tolist(), strict=True))
+    while len(coming) >= size:
+        yield _draw(coming, size)
+
+
+def validation_bounds(documents: int, *, negative_documents: int) -> Int64:
+    """Return where each fixed batch of usable documents begins, and where the last ends.
+
+    Fewer than two documents at the end join the batch before.
+    """
+    size = negative_documents + 1
+    cuts = np.arange(0, documents, size)
+    if len(cuts) > 1 and documents - cuts[-1] < 2:
+        cuts = cuts[:-1]
+    return np.append(cuts, documents)
+
+
+def _windows(index: SplitIndex, seed: int, epoch: int) -> Iterator[Int64]:
+    """Yield all usable positions, shuffled: at once, or of a large split those of some shards at a time.
+
+    So an epoch reads every shard once, and few of them at a time.
+    """
+    usable, shards = index.usable, index.shards
+    if len(usable) <= WINDOW:
+        yield usable[stream("batches", seed, epoch).permutation(len(usable))]
+        return
+    order = stream("batches", seed, epoch).permutation(len(shards))
+    bounds = np.searchsorted(usable, shards.offsets)
+    ends = np.cumsum(shards.sizes(order)) - 1
+    for number, window in enumerate(np.split(order, np.flatnonzero(np.diff(ends // WINDOW)) + 1)):
+        positions = np.concatenate([usable[bounds[shard] : bounds[shard + 1]] for shard in window])
+        yield positions[stream("batches", seed, epoch, number).permutation(len(positions))]
+
+
+def _draw(coming: deque[tuple[int, int]], size: int) -> Int64:
+    """Take `size` documents of different image sets from the front; those passed over stay at the front.
+
+    Where a batch cannot be filled, it takes the first of those that were passed over.
+    """
+    batch: list[int] = []
+    passed: deque[tuple[int, int]] = deque()
+    taken: set[int] = set()
+    while coming and len(batch) < size and len(passed) < max(PASSED_OVER, size):
+        position, image_set = coming.popleft()
+        if image_set in taken:
+            passed.append((position, image_set))
+        else:
+            batch.append(position)
+            taken.add(image_set)
+    batch += [passed.popleft()[0] for _ in range(size - len(batch))]
+    coming.extendleft(reversed(passed))
+    return np.array(batch, dtype=np.int64)
+
 
 CACHE_FORMAT = 3
 MOST_OPEN = 16_384  # shards; the system maps 65,530 files of a process

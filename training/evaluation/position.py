@@ -34,9 +34,9 @@ from schemas.manifest import Manifest
 from schemas.messages import NotFoundError, UsageError
 from training.config import TrainConfig
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
-from training.data.index import validation_bounds
 from training.data.loading import read_for_model
 from training.data.ragged import Float32, Int64
+from training.data.split import validation_bounds
 from training.evaluation.evaluate import Evaluation, evaluate_matrices
 from training.loop.encoding import EncodedDocuments
 from training.loop.epoch import batch_losses

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count, groupby, islice, pairwise
 from operator import itemgetter
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -26,9 +26,8 @@ from torch import Tensor
 from schemas.messages import Passing, Say, left_of
 from training.config import TrainConfig
 from training.data.documents import DocumentSet
-from training.data.index import batch_count, training_batches, validation_bounds
 from training.data.ragged import Bool, Float64, Int64
-from training.data.split import TrainingSplit
+from training.data.split import TrainingSplit, batch_count, training_batches, validation_bounds
 from training.loop.context import Context
 from training.loop.encoding import EncodedDocuments, PreparedBatch, choose, encode_documents, losses, prepare_batch
 from training.loop.setup import set_trainable
@@ -113,14 +112,15 @@ def train_epoch(run: RunState, split: TrainingSplit, context: Context) -> dict[s
     steps = -(-batches // settings.batches_per_step)
     set_trainable(run.model, run.epoch)
     guard = StepGuard()
-    stepper = Stepper(run.model, run.optimiser, context, guard)
+    optimiser = cast(torch.optim.Optimizer, run.optimiser)
+    stepper = Stepper(run.model, optimiser, context, guard)
     progress = Progress(epoch=run.epoch, epochs=settings.epochs, steps=steps, say=context.say)
     total = torch.zeros((), dtype=torch.float64, device=context.device)
     computed = documents = 0
     for step, batches_of in groupby(_ahead(_batches(run.model, split, run.epoch, context)), itemgetter(0)):
         before = (run.epoch - 1) * steps + step.number
         rate = learning_rate(settings, epoch=run.epoch, steps_before=before, plateaus=run.schedule.count)
-        set_rate(run.optimiser, rate)
+        set_rate(optimiser, rate)
         total += stepper.step((batch for _, batch in batches_of if batch is not None), count=step.batches)
         computed += step.computed
         documents += step.documents
@@ -131,7 +131,7 @@ def train_epoch(run: RunState, split: TrainingSplit, context: Context) -> dict[s
     return {
         "epoch": float(run.epoch),
         "train_loss": float(context.total(total)) / batches,
-        "learning_rate": float(run.optimiser.param_groups[0]["lr"]),
+        "learning_rate": float(optimiser.param_groups[0]["lr"]),
         "documents_per_second": documents / (time.perf_counter() - began),
     }
 

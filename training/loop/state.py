@@ -99,7 +99,7 @@ class RunState:
 
     Attributes:
         model: being trained.
-        optimiser: of its parameters.
+        optimiser: of its parameters; None of a model that is solved for.
         schedule: plateau rule on the validation loss.
         epoch: epochs completed; the next one is `epoch + 1`.
         best: the model of the epoch kept so far, on the CPU; None before the first. Only rank 0 needs it.
@@ -110,7 +110,7 @@ class RunState:
     """
 
     model: LinkModel
-    optimiser: torch.optim.Optimizer
+    optimiser: torch.optim.Optimizer | None
     schedule: Plateaus
     epoch: int = 0
     best: LinkModel | None = None
@@ -121,11 +121,14 @@ class RunState:
 
 
 def start(model: LinkModel) -> RunState:
-    """Return the state of a run that has not begun: Adam, and no plateau yet (`learning_rate` gives the rate)."""
-    settings: LoopConfig = model.card.config.training
-    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
-    schedule = Plateaus(patience=settings.schedule.patience)
-    return RunState(model=model, optimiser=optimiser, schedule=schedule)
+    """Return the state of a run that has not begun: Adam, and no plateau yet (`learning_rate` gives the rate).
+
+    The first optimiser of a process imports PyTorch's compiler: a second that a solved model does not take.
+    """
+    config = model.card.config
+    rate, patience = config.training.learning_rate, config.training.schedule.patience
+    optimiser = None if config.is_solved else torch.optim.Adam(model.parameters(), lr=rate, fused=True)
+    return RunState(model=model, optimiser=optimiser, schedule=Plateaus(patience=patience))
 
 
 def save(state: RunState, run_directory: Path) -> Path:
@@ -156,7 +159,8 @@ def resume(checkpoint: Path, card: ModelCard, context: Context) -> RunState:
     model = LinkModel.load(checkpoint / MODEL, context.device)
     model.card = replace(card, relations=model.card.relations)
     state = start(model)
-    state.optimiser.load_state_dict(values["optimiser"])
+    if state.optimiser is not None:
+        state.optimiser.load_state_dict(values["optimiser"])
     state.schedule = Plateaus(**values["schedule"])
     for name in _POSITION:
         setattr(state, name, values[name])
@@ -202,7 +206,7 @@ _POSITION = ("epoch", "best_epoch", "best_value", "best_validation_loss", "histo
 def _values(state: RunState) -> dict[str, Any]:
     return {
         "format": STATE_FORMAT,
-        "optimiser": state.optimiser.state_dict(),
+        "optimiser": None if state.optimiser is None else state.optimiser.state_dict(),
         "schedule": asdict(state.schedule),
         "config": resolve(state.model.card.config),
         "data": resolve(state.model.card.data),

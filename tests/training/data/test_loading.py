@@ -18,12 +18,11 @@ from schemas.messages import ConfigError, IntegrityError, NotFoundError, UsageEr
 from training.config import TrainConfig
 from training.data import split
 from training.data.documents import ALL_SENTENCES
-from training.data.index import index_arrays, read_index, training_batches
 from training.data.lake import Columns, read_split
 from training.data.loading import DatasetIdentity, load_training_data
 from training.data.mapped import CACHE
 from training.data.ragged import Ragged
-from training.data.split import sample
+from training.data.split import index_arrays, read_index, sample, training_batches
 from training.parts import DataConfig
 from training.towers.vectors import SentenceSettings
 

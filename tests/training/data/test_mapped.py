@@ -18,14 +18,14 @@ from schemas.lake import Lake
 from schemas.manifest import read_manifest
 from schemas.parts import sampled
 from training.config import LoopConfig, TrainConfig
-from training.data import index as batching
 from training.data import mapped
+from training.data import split as batching
 from training.data.documents import ALL_SENTENCES, DocumentSet, TextView, viewed
-from training.data.index import SplitIndex, batch_count, read_index, training_batches, validation_bounds
 from training.data.lake import Columns, read_split
 from training.data.loading import load_training_data, open_split
 from training.data.mapped import CACHE, LIMIT, forget_version
 from training.data.ragged import Ragged, sample_rows, seed_of, stream
+from training.data.split import SplitIndex, batch_count, read_index, training_batches, validation_bounds
 from training.loop.context import Context
 from training.loop.epoch import validate
 from training.loop.trainer import train

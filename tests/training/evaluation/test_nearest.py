@@ -17,9 +17,9 @@ from schemas.manifest import read_manifest
 from schemas.messages import UsageError
 from training.config import LoopConfig, TrainConfig, objective
 from training.data.documents import UNKNOWN_PLACE, DocumentSet
-from training.data.index import read_index, validation_bounds
 from training.data.lake import Columns, read_split
 from training.data.ragged import Ragged
+from training.data.split import read_index, validation_bounds
 from training.evaluation.evaluate import STANDARD_CONFIG, means_of
 from training.evaluation.judge import judge_model
 from training.evaluation.models import evaluate_model
