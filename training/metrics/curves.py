@@ -20,7 +20,7 @@ error, and each start ends with its first failure (fixed sequence; Angelopoulos 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
+import scipy
 from scipy.special import expit
 
 from training.data.ragged import Bool, Float64, Floats, Int64
@@ -102,7 +102,7 @@ def fit_sigmoid(features_EF: Float64, are_true: Bool) -> tuple[float, ...]:
         gradient[:-1] += 2 * RIDGE * weights[:-1]
         return float(value), gradient
 
-    fit = optimize.minimize(cost, np.zeros(scaled.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9})
+    fit = scipy.optimize.minimize(cost, np.zeros(scaled.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9})
     slopes = fit.x[:-1] / width
     return (*slopes.tolist(), float(fit.x[-1] - slopes @ middle))
 
@@ -115,7 +115,7 @@ def fit_isotonic(similarities: Float64, are_true: Bool) -> tuple[tuple[float, ..
     """
     values, rows, counts = np.unique(similarities, return_inverse=True, return_counts=True)
     shares = np.bincount(rows, weights=are_true) / counts
-    curve = optimize.isotonic_regression(shares, weights=counts).x
+    curve = scipy.optimize.isotonic_regression(shares, weights=counts).x
     changes = np.flatnonzero(np.diff(curve)) if len(curve) > 1 else np.zeros(0, np.int64)
     kept = np.unique(np.concatenate([[0], changes, changes + 1, [len(curve) - 1]])).astype(np.int64)
     return tuple(values[kept].tolist()), tuple(np.clip(curve[kept], 0.0, 1.0).tolist())

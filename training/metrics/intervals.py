@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from scipy.optimize import brentq
+import scipy  # its `optimize` is imported at its first use, a quarter of a second
 from scipy.special import ndtri
 
 from schemas.tables import column, table_schema
@@ -204,7 +204,7 @@ def _lower_end(sums: Float64, counts: Float64, tail: float) -> float:
     start = mean - step
     while start > 0 and excess(start) > 0:
         start -= step
-    return float(brentq(excess, max(start, 0.0), mean, xtol=1e-9 * MOST))
+    return float(scipy.optimize.brentq(excess, max(start, 0.0), mean, xtol=1e-9 * MOST))
 
 
 def level_of(level: float, attempt: int) -> float:

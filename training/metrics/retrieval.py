@@ -18,8 +18,8 @@ from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from training.data.documents import DocumentSet
 from training.data.ragged import Bool, Float64, Floats, Int64, require_finite, stream
@@ -241,7 +241,7 @@ def _units(pool: Pool) -> Int64:
     size = len(pool.texts) + len(pool.images) + int(documents.max()) + 1
     first = size - int(documents.max()) - 1
     graph = coo_array((np.ones(len(items)), (first + documents, items)), shape=(size, size))
-    numbers = connected_components(graph, directed=False)[1]
+    numbers = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     return np.asarray(np.unique(numbers[first:], return_inverse=True)[1])
 
 

@@ -27,8 +27,8 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from schemas.configs import require
@@ -135,7 +135,7 @@ def _columns(costs: Float64, places: int) -> Int64:
     """
     _, exponent = np.frexp(np.abs(costs).max(initial=0.0))
     places_to_stay = np.full((len(costs), places), -2.0)
-    columns: Int64 = linear_sum_assignment(np.hstack([np.ldexp(costs, -exponent), places_to_stay]))[1]
+    columns: Int64 = scipy.optimize.linear_sum_assignment(np.hstack([np.ldexp(costs, -exponent), places_to_stay]))[1]
     return columns
 
 
