@@ -127,12 +127,17 @@ def run_up(
 
 
 def prepare(workspace: Path) -> Path:
-    """Return the workspace's settings file; a new workspace gets the demo's, and a copy of the recorded web."""
+    """Return the workspace's settings file; a new workspace gets the demo's, a copy of the recorded web, and tables.
+
+    They are MLflow's: a server that was stopped as it made them could not open them again.
+    """
     file = workspace / "settings.yaml"
     if not file.exists():
+        from training.mlflow.runs import connect
+
+        connect(f"sqlite:///{workspace / 'mlflow.db'}")
         if not (workspace / WEB).exists():
-            shutil.copytree(recording_at(), workspace / "web.part", dirs_exist_ok=True)
-            (workspace / "web.part").rename(workspace / WEB)
+            shutil.copytree(recording_at(), workspace / "web.part", dirs_exist_ok=True).rename(workspace / WEB)
         file.write_text(DEMO_SETTINGS, encoding="utf-8")
     return file
 

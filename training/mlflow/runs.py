@@ -141,13 +141,19 @@ def connect(uri: str) -> mlflow.MlflowClient:
         logging.getLogger(name).setLevel(logging.ERROR)
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
+    path = Path(database_file(uri)) if uri.startswith(SQLITE) else None
     with ExitStack() as opening:
-        if uri.startswith(SQLITE):  # MLflow makes its tables, and of two processes that do so at once both fail
-            folder = Path(database_file(uri)).parent
-            folder.mkdir(parents=True, exist_ok=True)
-            opening.callback(os.close, lock := os.open(folder, os.O_RDONLY))
+        if path is not None:  # MLflow makes its tables, and of two processes that do so at once both fail
+            path.parent.mkdir(parents=True, exist_ok=True)
+            opening.callback(os.close, lock := os.open(path.parent, os.O_RDONLY))
             fcntl.flock(lock, fcntl.LOCK_EX)
         try:
+            if path is not None and not path.exists():  # elsewhere: MLflow cannot open tables that are half made
+                made = Path(
+                    opening.enter_context(tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent)), path.name
+                )
+                mlflow.MlflowClient(f"{SQLITE}{made}").search_experiments(max_results=1)
+                made.replace(path)
             client = mlflow.MlflowClient(uri, registry_uri=uri)
             client.search_experiments(max_results=1)
         except (MlflowException, SQLAlchemyError, ModuleNotFoundError) as problem:

@@ -110,6 +110,20 @@ def test_processes_that_make_a_store_at_once_both_have_it(tmp_path: Path) -> Non
     assert len(connect(uri).search_experiments()) == 5  # with MLflow's own
 
 
+@pytest.mark.parametrize("size", [200_000, 450_000])
+def test_a_process_that_is_killed_as_it_makes_a_store_leaves_none_that_cannot_be_opened(
+    tmp_path: Path, size: int
+) -> None:
+    """Ctrl-C in the first seconds of a demo; `size` bytes are about a quarter and a half of its tables."""
+    process = multiprocessing.get_context("fork").Process(target=connect, args=(f"sqlite:///{tmp_path}/mlflow.db",))
+    process.start()
+    while sum(file.stat().st_size for file in tmp_path.rglob("mlflow.db")) < size:
+        assert process.is_alive()
+    process.kill()
+    process.join()
+    assert connect(f"sqlite:///{tmp_path}/mlflow.db").search_experiments()
+
+
 def test_a_run_holds_what_is_known_and_survives_its_driver(empty_store: str, tmp_path: Path) -> None:
     config = recipe("hessel-2019")
     client = connect(empty_store)
