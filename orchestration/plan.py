@@ -66,9 +66,9 @@ class Plan:
         )
 
     def evaluate(self, model: str, reference: str, *, report: str = "") -> Step:
-        """Return an evaluation on the test split of a data set version, with baselines and a report in a folder.
+        """Return an evaluation on the test split of a data set version.
 
-        Without a folder it is the model's scores alone.
+        With `report`, a folder, the baselines are scored, too, and a report is written there.
         """
         return partial(
             steps.evaluate,

@@ -22,7 +22,6 @@ from newsroom.pages import (
     datasets,
     decisions,
     labels,
-    links,
 )
 from newsroom.pages.access import Access, guard_writes
 from newsroom.pages.archives import AliasesOf, Archives
@@ -37,7 +36,7 @@ from training.listening import TimedProtocol, bind
 
 LOOK_AGAIN_S, DAY_S = 15.0, 24 * 3600.0
 log = logging.getLogger("multilink.pages")
-MODULES = (articles, decisions, links, labels, datasets, access)
+MODULES = (articles, decisions, labels, datasets, access)
 NAVIGATION = {
     "/": "articles.nav",
     "/documents": "documents.nav",

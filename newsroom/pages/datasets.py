@@ -1,7 +1,12 @@
-"""The browser of data sets: what a version is, samples of it, and what a build left out, joined or found to leak."""
+"""The pages of data set versions.
+
+/datasets    what a version is, samples of it, and what a build left out, joined or found to leak
+/links       its documents with the links of one model, or of two side by side
+"""
 
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
@@ -14,9 +19,24 @@ from fastapi.responses import RedirectResponse, Response
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from newsroom.labels.linked import readable, rows_at, sampled
+from newsroom.labels.linked import (
+    DocumentFilter,
+    DrawnDocument,
+    LinkSet,
+    Order,
+    choices,
+    chosen,
+    find_links,
+    link_sets,
+    linked_documents,
+    outcomes,
+    readable,
+    row_of_document,
+    rows_at,
+    sampled,
+)
 from newsroom.pages.pictures import cluster_of, find_copies
-from newsroom.pages.rendering import address, document_pictures, page, paging, picture_address
+from newsroom.pages.rendering import address, document_pictures, page, paging, picture_address, root_of
 from newsroom.pages.state import Number, Shared
 from pipelines.card.card import README
 from pipelines.card.show import failure_rows
@@ -25,6 +45,9 @@ from schemas.duplicates import DUPLICATE_SCHEMA, LEAK_SCHEMA, LeakKind
 from schemas.failures import Reason, Stage
 from schemas.lake import MANIFEST, Folder, Lake
 from schemas.manifest import FileEntry, Manifest, read_manifest, table_parts
+from schemas.messages import UsageError
+from training.report.examples import ExampleDocument, draw_example
+from training.report.pages import drawing_style, drawn, edge_legend
 
 IMAGES_COMPARED = 1_000  # of a cluster, each with each
 IMAGE_LEAKS = pa.array([LeakKind.EXACT_IMAGE, LeakKind.NEAR_IMAGE], pa.string())
@@ -32,7 +55,7 @@ SAMPLED, FAILURES_SHOWN, PER_PAGE, COVERS_KEPT = 12, 100, 20, 256
 SEEDS = 1 << 32
 SAMPLE_COLUMNS = ("id", "language", "split", "sentences", "images", "links", "provenance")
 VersionOrder = Literal["newest", "name"]
-router = APIRouter(prefix="/datasets")
+router = APIRouter()
 
 
 def pictures_of(manifest: Manifest, folder: Folder, records: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -67,7 +90,7 @@ def worst_pair(fingerprints: Mapping[str, str]) -> tuple[str, str, int] | None:
     return names[first], names[second], int(bits[first, second])
 
 
-@router.get("", name="datasets")
+@router.get("/datasets", name="datasets")
 def overview(
     request: Request, shared: Shared, q: str = "", order: VersionOrder = "newest", number: Number = 1
 ) -> Response:
@@ -112,7 +135,7 @@ def listed(rows: Iterable[dict[str, Any]], q: str, order: VersionOrder, number: 
     return {"rows": found[place["start"] : place["end"]], "q": q, "order": order, **place}
 
 
-@router.get("/{dataset}/{version}", name="dataset")
+@router.get("/datasets/{dataset}/{version}", name="dataset")
 def shown(request: Request, shared: Shared, dataset: str, version: str) -> Response:
     """Show what a version is: its splits, its stages, its card."""
     manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
@@ -122,7 +145,7 @@ def shown(request: Request, shared: Shared, dataset: str, version: str) -> Respo
     return _page(request, "dataset", manifest, stages=stages, splits=splits, card=rendered(card))
 
 
-@router.get("/{dataset}/{version}/samples", name="samples")
+@router.get("/datasets/{dataset}/{version}/samples", name="samples")
 def samples(
     request: Request,
     shared: Shared,
@@ -145,7 +168,7 @@ def samples(
     return _page(request, "samples", manifest, documents=documents, seed=seed, split=split, again=(seed + 1) % SEEDS)
 
 
-@router.get("/{dataset}/{version}/failures", name="failures")
+@router.get("/datasets/{dataset}/{version}/failures", name="failures")
 def failures(request: Request, shared: Shared, dataset: str, version: str, reason: Reason | None = None) -> Response:
     """Show what was left out, by reason, with examples."""
     manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
@@ -154,7 +177,7 @@ def failures(request: Request, shared: Shared, dataset: str, version: str, reaso
     return _page(request, "failures", manifest, rows=rows, total=total, reason=reason, pictures=pictures)
 
 
-@router.get("/{dataset}/{version}/duplicates", name="duplicates")
+@router.get("/datasets/{dataset}/{version}/duplicates", name="duplicates")
 def duplicates(request: Request, shared: Shared, dataset: str, version: str, number: Number = 1) -> Response:
     """Show clusters of near-duplicates: those whose images differ most from their nearest first.
 
@@ -173,7 +196,7 @@ def duplicates(request: Request, shared: Shared, dataset: str, version: str, num
     return _page(request, "duplicates", manifest, clusters=found, total=sizes.num_rows, **place)
 
 
-@router.get("/{dataset}/{version}/leaks", name="leaks")
+@router.get("/datasets/{dataset}/{version}/leaks", name="leaks")
 def leaked(
     request: Request, shared: Shared, *, dataset: str, version: str, kind: LeakKind | None = None, number: Number = 1
 ) -> Response:
@@ -204,3 +227,101 @@ def rendered(card: str) -> Markup:
 def _page(request: Request, template: str, manifest: Manifest, **content: Any) -> Response:
     home = f"/datasets/{manifest.dataset}/{manifest.version}"
     return page(request, f"{template}.html.j2", manifest=manifest, home=home, at=template, **content)
+
+
+LINKED_PER_PAGE = 10
+DAY_S = 86_400
+
+
+@router.get("/links", name="links")
+def versions(
+    request: Request, shared: Shared, q: str = "", order: VersionOrder = "newest", number: Number = 1
+) -> Response:
+    """Show which data set versions were linked, and by whom."""
+    lake, home = shared.lake, shared.lake.root.child("links")
+    there = ((name, version) for name in home.names() for version in home.child(name).names())
+    rows = version_rows(lake, ((name, version) for name, version in there if version in lake.versions(name)))
+    found = [row | {"sets": sets} for row in rows if (sets := link_sets(lake, row["manifest"]))]
+    return page(request, "links.html.j2", **listed(found, q, order, number))
+
+
+@router.get("/links/drawing.css")
+def style() -> Response:
+    """Give the style sheet of the report's drawings."""
+    return Response(drawing_style(), media_type="text/css", headers={"cache-control": f"max-age={DAY_S}"})
+
+
+@router.get("/links/{dataset}/{version}", name="linked")
+def linked(
+    request: Request,
+    shared: Shared,
+    *,
+    dataset: str,
+    version: str,
+    model: str = "",
+    other: str = "",
+    order: Order = Order.RIGHT,
+    split: str | None = None,
+    language: str = "",
+    relation: str = "",
+    errors: bool = False,
+    threshold: Annotated[float, Query(ge=0, le=1)] = 0.0,
+    number: Number = 1,
+) -> Response:
+    """Show documents with their links, ten at a time."""
+    manifest, folder = read_manifest(shared.lake, f"{dataset}@{version}")
+    sets = link_sets(shared.lake, manifest)
+    if not sets:
+        raise UsageError(f"{dataset}@{version}: no model has linked it; `multilink link --dataset` does")
+    compared = [find_links(sets, name) for name in dict.fromkeys((model or sets[0].name, other)) if name]
+    table = outcomes(compared[0])
+    options = choices(compared[0])
+    if split is None:  # documents that the model was not trained on
+        split = next((each for each in (Split.TEST, Split.VAL) if each in options["split"]), "")
+    which = DocumentFilter(split=split, language=language, relation=relation, has_error=errors)
+    rows = chosen(compared[0], which, order)
+    place = paging(number, len(rows), LINKED_PER_PAGE)
+    some = rows[place["start"] : place["end"]].tolist()
+    examples = [_documents(links, compared[0], manifest, folder, some) for links in compared]
+    graphs = [
+        [None if each is None else draw_example(_drawn(each, manifest, root_of(request))) for each in own]
+        for own in examples
+    ]
+    shown = table.take(pa.array(some, pa.int64())).select(["document", "split", "language"]).to_pylist()
+    documents = [
+        row
+        | {
+            "drawings": [
+                None if (graph := own[at]) is None else drawn(graph, f"{at + 1 + place['start']}", threshold=threshold)
+                for own in graphs
+            ],
+        }
+        for at, row in enumerate(shown)
+    ]
+    return page(
+        request,
+        "linked.html.j2",
+        manifest=manifest, sets=sets, compared=compared, options=options, orders=list(Order),
+        filters={"order": order, "split": split, "language": language, "relation": relation, "errors": errors},
+        threshold=threshold, count=len(rows), total=table.num_rows, documents=documents, **place,
+        legend=edge_legend(graph for own in graphs for graph in own if graph is not None),
+    )  # fmt: skip
+
+
+def _documents(
+    links: LinkSet, first: LinkSet, manifest: Manifest, folder: Folder, rows: Sequence[int]
+) -> list[DrawnDocument | None]:
+    """Return documents, by their rows in what came of the first model's, as another model linked them."""
+    if links is first:
+        return list(linked_documents(links, manifest, folder, rows))
+    ids = outcomes(first).column("document").take(pa.array(rows, pa.int64())).to_pylist()
+    own = [row_of_document(outcomes(links), each) for each in ids]
+    there = linked_documents(links, manifest, folder, [row for row in own if row is not None])
+    by_id = {each.drawn.id: each for each in there}
+    return [by_id.get(each) for each in ids]
+
+
+def _drawn(found: DrawnDocument, manifest: Manifest, root: str) -> ExampleDocument:
+    """Return a document with the addresses of its pictures, below the root that a proxy shows the pages at."""
+    images = (root + picture_address(manifest.reference, found.part, image) for image in found.images)
+    return replace(found.drawn, images=tuple(images))

@@ -65,13 +65,14 @@ def _steps(
     """Do the steps of the main job; all but the build are processes."""
     (dataset,), plan = settings.datasets, Plan(settings=settings)
 
-    def do(step: Callable[..., Step], *arguments: Any, say: Say = say, **settings: Any) -> dict[str, Any]:
-        return started.call(partial(_done, partial(step, *arguments, **settings)), say, title=step.__name__)
+    def do(step: Callable[..., Step], *given: Any, say: Say = say, **named: Any) -> dict[str, Any]:
+        return started.call(partial(_done, partial(step, *given, **named)), say, title=step.__name__)
 
-    threads.submit(started.call, partial(_make_store, settings.tracking_uri), say, title="store")
+    store = threads.submit(started.call, partial(_make_store, settings.tracking_uri), say, title="store")
     say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
     with scraping(web) as addresses:
         build = summary_of(plan.build(dataset, addresses), say)
+    store.result()
     reference = f"{DATASET}@{build['version']}"
     splits = ", ".join(f"{name} {row['documents']}" for name, row in build["splits"].items())
     say(f"{'reused: ' if build['reused'] else ''}{reference}: {splits} documents")

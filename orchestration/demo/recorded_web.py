@@ -103,6 +103,7 @@ def web_settings(dumps: Sequence[Path], port: int, host: str = LOOPBACK) -> list
         "source.imgur_url=http://imgur.com",
         "source.imgur_api_url=http://api.imgur.com",
         *_addresses(port, host, HOSTS),
+        "http.total_timeout_s=1.5",
     ]
 
 
@@ -116,7 +117,6 @@ def _addresses(port: int, host: str, names: Sequence[str]) -> list[str]:
         "http.requests_per_second=1000",
         "http.connections_per_host=8",
         "http.attempts=2",
-        "http.total_timeout_s=1.5",
         "http.backoff_s=0.2",
     ]
 

@@ -30,6 +30,7 @@ from orchestration.local.supervisor import HOST, MARK_VARIABLE, Service, Supervi
 from orchestration.project import remember
 from schemas.lake import Lake
 from schemas.messages import Say, UsageError, as_arguments
+from training.mlflow.stored import is_missing
 
 WATCH_S = 1.0
 DAGSTER_PORT, MLFLOW_PORT, PAGES_PORT = 3000, 5000, 8090
@@ -96,6 +97,10 @@ def run_up(
     with _alone(home) as mark:
         file = prepare(home)
         settings = load_settings({SETTINGS_VARIABLE: str(file)})
+        if is_missing(settings.tracking_uri):  # a server that is killed as it makes a store cannot open it again
+            from training.mlflow.runs import connect
+
+            connect(settings.tracking_uri)
         for dataset in (each for each in settings.datasets if each.train_settings):
             dataset.check_training()
         ports = choose_ports(dagster, mlflow, pages, say=say)
@@ -127,15 +132,9 @@ def run_up(
 
 
 def prepare(workspace: Path) -> Path:
-    """Return the workspace's settings file; a new workspace gets the demo's, a copy of the recorded web, and tables.
-
-    They are MLflow's: a server that was stopped as it made them could not open them again.
-    """
+    """Return the workspace's settings file; a new workspace gets the demo's, and a copy of the recorded web."""
     file = workspace / "settings.yaml"
     if not file.exists():
-        from training.mlflow.runs import connect
-
-        connect(f"sqlite:///{workspace / 'mlflow.db'}")
         if not (workspace / WEB).exists():
             shutil.copytree(recording_at(), workspace / "web.part", dirs_exist_ok=True).rename(workspace / WEB)
         file.write_text(DEMO_SETTINGS, encoding="utf-8")

@@ -1,7 +1,7 @@
 """What a checkpoint holds, and writing and reading one.
 
     checkpoint/
-        state.pt      optimiser, schedule, position, history, resolved configuration, data set identity
+        state.pt      optimiser (none of a solved model), schedule, position, history, settings, data set identity
         model/        the model after this epoch
         best/         the model of the epoch kept so far, where that is an earlier one
 

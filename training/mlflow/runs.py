@@ -8,6 +8,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import tempfile
 import textwrap
 import time
@@ -27,7 +28,7 @@ from schemas.messages import NotFoundError, UsageError
 from schemas.overrides import flatten
 from schemas.versions import code_version, fingerprint
 from training.config import TrainConfig
-from training.mlflow.stored import SQLITE, check_folder, database_file, folder_tags, tracking_uri
+from training.mlflow.stored import SQLITE, check_folder, database_file, folder_tags, is_missing, tracking_uri
 from training.promotions.record import DATASET_TAG, LAKE_TAG, VERSION_TAG
 
 ARTIFACTS_VARIABLE = "MULTILINK_ARTIFACTS"
@@ -37,6 +38,7 @@ METRICS_AT_ONCE = 1000  # that MLflow takes
 CONFIG_FILE = "config.json"
 CURVE_FILE = "training_curve.json"
 PARENT_TAG = "mlflow.parentRunId"
+_UNFINISHED = ".multilink-mlflow-"
 COPIED_TAG, CHOSEN_TAG = "copied_from", "chosen_from"  # of a copied version; the latter: from how many candidates
 SWEEP_TAG = "sweep"
 RECIPE_TAG = "recipe"
@@ -141,26 +143,36 @@ def connect(uri: str) -> mlflow.MlflowClient:
         logging.getLogger(name).setLevel(logging.ERROR)
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
-    path = Path(database_file(uri)) if uri.startswith(SQLITE) else None
     with ExitStack() as opening:
-        if path is not None:  # MLflow makes its tables, and of two processes that do so at once both fail
-            path.parent.mkdir(parents=True, exist_ok=True)
-            opening.callback(os.close, lock := os.open(path.parent, os.O_RDONLY))
+        if uri.startswith(SQLITE):  # MLflow makes its tables, and of two processes that do so at once both fail
+            folder = Path(database_file(uri)).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            opening.callback(os.close, lock := os.open(folder, os.O_RDONLY))
             fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            if path is not None and not path.exists():  # elsewhere: MLflow cannot open tables that are half made
-                made = Path(
-                    opening.enter_context(tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent)), path.name
-                )
-                mlflow.MlflowClient(f"{SQLITE}{made}").search_experiments(max_results=1)
-                made.replace(path)
+            if is_missing(uri):
+                _make_tables(Path(database_file(uri)))
             client = mlflow.MlflowClient(uri, registry_uri=uri)
             client.search_experiments(max_results=1)
-        except (MlflowException, SQLAlchemyError, ModuleNotFoundError) as problem:
+        except (MlflowException, SQLAlchemyError, ModuleNotFoundError, OSError) as problem:
             hint = "; install multilink-pipeline[server]" if isinstance(problem, ModuleNotFoundError) else ""
             why = str(problem).splitlines()[0]
             raise UsageError(f"tracking store {uri} cannot be opened: {why}{hint}") from problem
     return client
+
+
+def _make_tables(path: Path) -> None:
+    """Make a database beside its place and move it there: MLflow cannot open one that a killed process left half made.
+
+    The caller has the folder locked.
+    """
+    for left in path.parent.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=path.parent) as scratch:
+        made = Path(scratch, path.name)
+        mlflow.MlflowClient(f"{SQLITE}{made}").search_experiments(max_results=1)
+        if not path.exists():  # MLflow's own server does not look for the lock
+            made.replace(path)
 
 
 def start_run(

@@ -32,7 +32,8 @@ class Term(PartSettings, ABC):
         place: of its name in a sum, from the smallest; equal ones by the alphabet.
         spellings: other names of it, or of a sum with it.
         is_addition: whether the term is added to others, and is no objective alone.
-        is_solved: whether maps are solved for, so that the last epoch is a good one without validation documents.
+        is_solved: whether maps are solved for, by what `solver` gives: no optimiser is made, and the last epoch is a
+            good one without validation documents.
         drops_signs: whether models are trained with vectors that have lost their signs.
     """
 

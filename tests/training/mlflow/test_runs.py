@@ -121,6 +121,7 @@ def test_a_process_that_is_killed_as_it_makes_a_store_leaves_none_that_cannot_be
         assert process.is_alive()
     process.kill()
     process.join()
+    assert [file.name for file in tmp_path.iterdir() if file.name == "mlflow.db"] == []
     assert connect(f"sqlite:///{tmp_path}/mlflow.db").search_experiments()
 
 
