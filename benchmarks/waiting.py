@@ -9,7 +9,7 @@ progress; the second line is printed.
 
 Measured on 2026-11-28 on two quiet cores, seconds by the clock and of the processor: a mistyped command 0.16 and 0.16;
 link 3.8 to 4.0 and 4.1, of which imports are 2.4; the demo 53 to 54 (69 in the same hour while its command imported
-PyTorch between build and training, made MLflow's tables then, and waited four seconds for a host that never ends);
+PyTorch between build and training, and waited four seconds for a host that never ends);
 training 9.4 and 10.1 (11.7 and 12.4 in the same hour, with an optimiser that it did not need), of which imports are
 3.5, registering 2.5 and the closed form 3.3. What the demo's steps take of the processor is not counted: they are not
 children of its process. Its build takes 36 s of the clock, 14 of them for convolutions on both cores, 7 in a new home

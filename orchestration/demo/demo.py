@@ -68,11 +68,9 @@ def _steps(
     def do(step: Callable[..., Step], *given: Any, say: Say = say, **named: Any) -> dict[str, Any]:
         return started.call(partial(_done, partial(step, *given, **named)), say, title=step.__name__)
 
-    store = threads.submit(started.call, partial(_make_store, settings.tracking_uri), say, title="store")
     say(f"1/5 build: scraping the recorded web and building the data set {DATASET}")
     with scraping(web) as addresses:
         build = summary_of(plan.build(dataset, addresses), say)
-    store.result()
     reference = f"{DATASET}@{build['version']}"
     splits = ", ".join(f"{name} {row['documents']}" for name, row in build["splits"].items())
     say(f"{'reused: ' if build['reused'] else ''}{reference}: {splits} documents")
@@ -121,13 +119,6 @@ def _steps(
 def _done(make: Callable[[], Step], say: Say) -> dict[str, Any]:
     """Make a step and do it: its process has imported what both need."""
     return summary_of(make(), say)
-
-
-def _make_store(uri: str, _: Say) -> None:
-    """Make MLflow's tables, which takes a second, beside the build."""
-    from training.mlflow.runs import connect
-
-    connect(uri)
 
 
 def _next_lines(settings: Settings, report: str, page: Path) -> list[str]:

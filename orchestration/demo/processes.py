@@ -60,8 +60,6 @@ class Processes:
         process.start()
         sending.close()
         self._running.add(process)
-        if self._is_ended:  # by another thread, since it began
-            process.terminate()  # type: ignore[unreachable]
         found: Any = None
         try:
             while isinstance(found := receiving.recv(), str):
