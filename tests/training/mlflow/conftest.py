@@ -57,8 +57,10 @@ def untrained(registry_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def registry(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Registry:
-    return Registry(tmp_path_factory.mktemp("store") / "store", tmp_path_factory.mktemp("kept"), template)
+def registry(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    registry = Registry(tmp_path_factory.mktemp("store") / "store", tmp_path_factory.mktemp("kept"), template)
+    yield registry
+    registry.database.close()
 
 
 @pytest.fixture

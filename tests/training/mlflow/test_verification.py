@@ -97,12 +97,14 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stage(template: Path, tmp_path_factory: pytest.TempPathFactory, learned: Path) -> Registry:
+def stage(template: Path, tmp_path_factory: pytest.TempPathFactory, learned: Path) -> Iterator[Registry]:
     """A store beside a lake and a key."""
     folder = tmp_path_factory.mktemp("verified")
     shutil.copytree(learned / "lake", folder / "lake")
     make_key(folder / "key.pem")
-    return Registry(folder, tmp_path_factory.mktemp("kept"), template)
+    registry = Registry(folder, tmp_path_factory.mktemp("kept"), template)
+    yield registry
+    registry.database.close()
 
 
 def _workspace(stage: Registry, learned: Path) -> Workspace:
