@@ -7,10 +7,10 @@ the demo there is one). Time by the clock is the command's, the processor's that
 Python's `-X importtime` adds up for the command's own process. The longest waits are those between two lines of its
 progress; the second line is printed.
 
-Measured on 2026-11-28 on two quiet cores, seconds by the clock and of the processor: a mistyped command 0.16 and 0.16;
-link 3.8 to 4.0 and 4.1, of which imports are 2.4; the demo 53 to 54 (69 in the same hour while its command imported
+Measured on 2026-11-28 on two quiet cores, seconds by the clock and of the processor: a mistyped command 0.13 and 0.13;
+link 3.8 to 4.0 and 4.1, of which imports are 2.2; the demo 53 (69 in the same hour while its command imported
 PyTorch between build and training, and waited four seconds for a host that never ends);
-training 9.4 and 10.1 (11.7 and 12.4 in the same hour, with an optimiser that it did not need), of which imports are
+training 9.8 and 10.4 (11.7 and 12.4 in the same hour, with an optimiser that it did not need), of which imports are
 3.5, registering 2.5 and the closed form 3.3. What the demo's steps take of the processor is not counted: they are not
 children of its process. Its build takes 36 s of the clock, 14 of them for convolutions on both cores, 7 in a new home
 to make the network's graph.
