@@ -17,7 +17,7 @@ from released import write_released
 from running import CHROMIUM, Up, opened_page, started_up, two_clicks
 from servers import wait_for
 
-from orchestration.dagster.checks import KINDS
+from orchestration.dagster.checks import CHAMPION, KINDS
 from orchestration.local.supervisor import marked
 from schemas.lake import Lake
 
@@ -81,7 +81,7 @@ def test_from_the_asset_graph_to_a_promotion_in_two_clicks(up: Up, materialised:
         for entry in up.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     }
     assert made_in_it == {"documents", "images", "duplicates", "features", "shards"} | {
-        f"cross_document/{kind}" for kind in KINDS
+        f"cross_document/{kind}" for kind in (*KINDS, CHAMPION)
     }
     assert run.tags["multilink/data_set_version"] == materialised
     assert run.tags["multilink/model"] == f"models:/{up.model}/1"
