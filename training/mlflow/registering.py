@@ -53,7 +53,8 @@ CARD_FILE = "model_card.md"
 OWN = ("links", "pairs")
 SHOWN = (*OWN, NOSTRUCT, RANDOM, *map(str, Baseline))
 METRICS = {metric for kind in ScoreKind for metric in kind.metrics}
-PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pillow", "securesystemslib")  # the last one: statements
+# The last one is for signed statements.
+PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pillow", "msgspec", "obstore", "securesystemslib")
 CODE = ("multilink", "schemas", "networks", "training")  # packages that loading a model imports
 LOADER = "multilink_model"  # `carried.py`, as it is called with a model
 MODEL_ARTIFACT = "model"

@@ -47,7 +47,7 @@ def test_signature_and_requirements(client: mlflow.MlflowClient, register_model:
     assert fields["relations"] == {"type": "map", "values": {"type": "double"}, "required": False}
     requirements = Path(mlflow.artifacts.download_artifacts(uri + "/requirements.txt")).read_text().split()
     assert requirements[0].partition("=")[0] == "mlflow"
-    core = ("torch", "numpy", "scipy", "pyarrow", "pillow", "securesystemslib")
+    core = ("torch", "numpy", "scipy", "pyarrow", "pillow", "msgspec", "obstore", "securesystemslib")
     assert requirements[1:] == [f"{package}=={metadata.version(package)}" for package in core]
 
 
@@ -280,7 +280,7 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(client: mlflo
 def test_each_part_names_its_packages() -> None:
     plain = requirements_of(TrainConfig())
     names = [line.partition("==")[0] for line in plain]
-    assert names == ["torch", "numpy", "scipy", "pyarrow", "pillow", "securesystemslib"]
+    assert names == ["torch", "numpy", "scipy", "pyarrow", "pillow", "msgspec", "obstore", "securesystemslib"]
     for cnn, package in (("resnet50", "timm"), ("nasnet-mobile", "pillow")):
         tuned = requirements_of(replace(TrainConfig(), image=image_tower("fine-tuned", cnn=cnn)))
         assert any(line.startswith(f"{package}==") for line in tuned)
