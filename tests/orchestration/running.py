@@ -113,9 +113,9 @@ class Up:
         return bool(self.instance.get_runs(filters, limit=1))
 
     def runs(self, kind: str, *statuses: dg.DagsterRunStatus) -> list[dg.DagsterRun]:
-        """Return the runs of an asset, those of some statuses where any is given."""
+        """Return the runs of an asset or a job, those of some statuses where any is given."""
         found = self.instance.get_runs(dg.RunsFilter(statuses=statuses or None))
-        return [run for run in found if any(key.path[-1] == kind for key in run.asset_selection or ())]
+        return [run for run in found if kind in {run.job_name, *(key.path[-1] for key in run.asset_selection or ())}]
 
     def versions_of(self, kind: str) -> list[str]:
         """Return the data set versions an asset of the model was made of, newest first."""

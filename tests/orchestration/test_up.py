@@ -18,6 +18,7 @@ from running import CHROMIUM, Up, opened_page, started_up, two_clicks
 from servers import wait_for
 
 from orchestration.dagster.checks import CHAMPION, KINDS
+from orchestration.dagster.definitions import REBUILD
 from orchestration.local.supervisor import marked
 from schemas.lake import Lake
 
@@ -116,7 +117,7 @@ def test_new_data_are_rebuilt_trained_judged_and_linked_while_processes_are_kill
     """Every process of `up` is killed once, each at work, `up` itself last: the end is that of an undisturbed week."""
     write_released(up.workspace / "own", train=60)
     up.a_week_later()
-    wait_for(lambda: up.runs("shards", dg.DagsterRunStatus.STARTED))
+    wait_for(lambda: up.runs(REBUILD, dg.DagsterRunStatus.STARTED))
     up.kill("dagster-daemon")
     up.kill("dagster_webserver")
     version = wait_for(lambda: (newest := up.newest()) and newest[0] != materialised and newest[0])
