@@ -1,7 +1,7 @@
-"""The pages of data set versions.
+"""The pages of data set versions: `/datasets` and `/links`.
 
-/datasets    what a version is, samples of it, and what a build left out, joined or found to leak
-/links       its documents with the links of one model, or of two side by side
+The first show what a version is, samples of it, and what a build left out, joined or found to leak; the others its
+documents with the links of one model, or of two side by side.
 """
 
 import secrets
