@@ -9,7 +9,6 @@ version that was built by hand is not in it; building it again through Dagster t
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -83,10 +82,11 @@ def _results(instance: dg.DagsterInstance, check: dg.AssetCheckKey, dataset: str
 
 
 def make_checks(settings: Settings) -> Sequence[dg.AssetChecksDefinition]:
-    """Return every check."""
+    """Return every check; a model is compared with NoStruct where that is among the objectives."""
+    compared = settings.objectives if NOSTRUCT in settings.objectives else ()
     return [
         *(_stage_check(settings, asset, name) for asset, name in STAGE_CHECKS),
-        *(_model_check(settings, objective) for objective in settings.objectives if is_promoted(objective)),
+        *(_model_check(settings, objective) for objective in compared if is_promoted(objective)),
     ]
 
 
@@ -127,10 +127,7 @@ def _model_check(settings: Settings, objective: str) -> dg.AssetChecksDefinition
         made = newest(context.instance, key, context.run.tags[PARTITION_TAG])
         lead: Any = made.metadata[LEAD].value if made is not None and LEAD in made.metadata else {}
         score = "auc" if "auc" in lead else "reciprocal_rank"  # where documents are pairs
-        verdict = better_than_nostruct(lead.get(score), score=score)
-        is_compared = NOSTRUCT in settings.dataset(context.run.tags[PARTITION_TAG]).objectives
-        # A warning would hold what is asked for by automation, though nothing in a run that a person starts.
-        return _result(replace(verdict, passed=verdict.passed or not is_compared), version)
+        return _result(better_than_nostruct(lead.get(score), score=score), version)
 
     return run_check
 
