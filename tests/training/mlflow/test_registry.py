@@ -1,7 +1,9 @@
 """What is registered: files, card, addresses; it loads and answers in an environment of the packages it names."""
 
+import ast
 import json
 import subprocess
+import sys
 import tempfile
 import venv
 import zipfile
@@ -16,13 +18,14 @@ import mlflow
 import pytest
 from packaging.requirements import Requirement
 from registries import Register
+from repository import ROOT
 
 from schemas.lake import Folder
 from schemas.messages import IntegrityError, MultilinkError, NotFoundError, UsageError
 from training.config import LoopConfig, TrainConfig, image_tower, objective, text_tower
 from training.mlflow.loading import load, open_registry
 from training.mlflow.promotion import promote
-from training.mlflow.registering import attach, complete, register, requirements_of, write_code
+from training.mlflow.registering import CODE, attach, complete, register, requirements_of, write_code
 from training.mlflow.registry import champion_of_dataset, find_version, logged_model, model_names
 from training.mlflow.stored import model_name
 from training.mlflow.tracked_training import keep_start
@@ -189,7 +192,6 @@ def test_a_model_that_was_trained_on_two_data_sets_is_the_champion_of_one(client
         champion_of_dataset(client, "first")
 
 
-ROOT = Path(__file__).resolve().parents[3]
 OWN = ("multilink", "networks", "orchestration", "pipelines", "schemas", "training")
 PROGRAM = """
 import json, sys
@@ -275,6 +277,20 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(client: mlflo
     installed = json.loads(done.stdout.splitlines()[-1])
     assert installed["code"] == str(site / "training" / "mlflow" / "loading.py")
     assert installed["sentences"] == found["sentences"]
+
+
+def test_what_the_code_of_a_model_imports_is_named() -> None:
+    """A lighter form of the trial above: imports at the top of our own modules that loading a model brings."""
+    script = "import sys, training.mlflow.carried; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [ROOT / f"{name.replace('.', '/')}.py" for name in done.stdout.split() if name.partition(".")[0] in CODE]
+    lines = [line for file in files if file.is_file() for line in ast.parse(file.read_text(encoding="utf-8")).body]
+    names = {each.name for line in lines if isinstance(line, ast.Import) for each in line.names}
+    names |= {line.module or "" for line in lines if isinstance(line, ast.ImportFrom)}
+    of_module = metadata.packages_distributions()
+    imported = {each.lower() for name in names for each in of_module.get(name.partition(".")[0], ())}
+    assert {"obstore", "torch"} <= imported
+    assert imported - {"multilink-pipeline"} <= {*closure(["mlflow", *requirements_of(TrainConfig())])}
 
 
 def test_each_part_names_its_packages() -> None:
