@@ -26,6 +26,7 @@ from repository import ROOT
 from servers import children_of, command_of, wait_for
 
 from orchestration.dagster.checks import KINDS, PARTITION_TAG, VERSION
+from orchestration.dagster.pipes import EXTERNAL
 from orchestration.local.supervisor import MARK_VARIABLE, marked
 from schemas.lake import MANIFEST
 
@@ -88,7 +89,7 @@ class Up:
         client = self.client()
         experiment = client.get_experiment_by_name(f"multilink-{self.dataset}")
         begun = experiment and client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'")
-        started = [pid for pid in marked(self.mark) if "orchestration train" in command_of(pid)] if begun else []
+        started = [pid for pid in marked(self.mark) if EXTERNAL in command_of(pid)] if begun else []
         return started[0] if started else None
 
     def a_week_later(self) -> None:

@@ -17,10 +17,12 @@ from released import write_released
 from running import CHROMIUM, Up, opened_page, started_up, two_clicks
 from servers import wait_for
 
-from orchestration.dagster.checks import CHAMPION, KINDS
+from orchestration.dagster.checks import CHAMPION, KINDS, VERSION_TAG
 from orchestration.dagster.definitions import REBUILD
 from orchestration.local.supervisor import marked
 from schemas.lake import Lake
+from training.mlflow.champions import record_of
+from training.promotions.record import MODEL_DIGEST_TAG
 
 pytestmark = [
     pytest.mark.trial,
@@ -132,10 +134,12 @@ def test_new_data_are_rebuilt_trained_judged_and_linked_while_processes_are_kill
 
     registered = up.client().search_model_versions(f"name = '{up.model}'")
     assert sorted(each.tags["dataset_version"] for each in registered) == sorted([materialised, version])
-    assert all("promotion" in each.tags for each in registered)
+    decided = [each.subject[0]["digest"]["sha256"] for each in record_of(up.client(), up.model).statements]
+    assert sorted(decided) == sorted(each.tags[MODEL_DIGEST_TAG] for each in registered)  # each once
     assert {kind: up.versions_of(kind)[0] for kind in KINDS} == dict.fromkeys(KINDS, version)
     assert Lake.at(str(up.workspace / "lake")).latest(DATASET) == version
-    trained = {each.tags["multilink/data_set_version"] for each in up.runs("trained_model")}
+    runs = (each for each in up.runs("trained_model") if each.status is dg.DagsterRunStatus.SUCCESS)
+    trained = {each.tags[VERSION_TAG] for each in runs}
     assert trained - {materialised} == {version}  # without a browser the first version came by the schedule, too
 
 
