@@ -43,8 +43,10 @@ _STAND_IN = re.compile(
     rf"|^(?=.*(?:{_WAITING}))(?:(?>{_WAITING}|pre|white|images?|img|bg|gif|icon|default|\d++x?)[-_.]*+)*+$",
     re.IGNORECASE,
 )
-_INLINE = re.compile(r"\s*data:image/(?!svg)[\w.+-]+;base64,", re.IGNORECASE)
-_LEAST_INLINE = 400  # characters: a shorter one is a dot that stands in for a picture
+_INLINE = re.compile(
+    r"data:(?:image/(?!svg)[\w.+-]+|application/octet-stream|)(?:;[\w-]+=[^;,]*)*;base64,", re.IGNORECASE
+)
+_LEAST_INLINE = 150  # characters: a shorter one is a dot that stands in for a picture
 _CANDIDATE = re.compile(r"\s*,*\s*(\S*[^\s,])(?:\s+([\d.]+)([wx])(?:\s+\d+h)?)?\s*(?:,|$)")
 _LENGTH = re.compile(r"([\d.]+)(px|vw|r?em|)$")
 _MEDIA = re.compile(r"(min|max)-width\s*:\s*([\d.]+)(px|r?em)")
@@ -92,9 +94,11 @@ def addresses_of(image: Any) -> list[str]:
     return [each for each in dict.fromkeys(found) if each and not is_stand_in(each)]
 
 
-def _inline(address: str) -> str:
-    """Return a `data:` address of a picture in base64; empty of any other, and of one too short to be a picture."""
-    return address if len(address) >= _LEAST_INLINE and _INLINE.match(address) else ""
+def _src(image: Any) -> str:
+    """Return where an image itself says that it is; empty: a `data:` address of no picture, or too short to be one."""
+    text = next(filter(None, map(image.get, ("src", "xlink:href", "href", "data"))), "").strip()
+    is_inline = len(text) >= _LEAST_INLINE and _INLINE.match(text) is not None
+    return text if is_inline or not text.lower().startswith("data:") else ""
 
 
 def is_stand_in(address: str) -> bool:
@@ -188,7 +192,7 @@ class Image:
 
     Attributes:
         addresses: as they stand in it, the best first; empty: it has a stand-in alone.
-        inline: the picture itself in base64, a `data:` address; empty: it has an address elsewhere, or a stand-in.
+        src: its own address, a stand-in or not; a `data:` address where it is a picture in base64.
         after: how many blocks stand wholly before it.
         node: number of its element.
         alt: its text.
@@ -202,7 +206,7 @@ class Image:
     alt: str
     is_tiny: bool
     is_copy: bool
-    inline: str = ""
+    src: str = ""
 
 
 @dataclass(slots=True)
@@ -280,8 +284,9 @@ class _Reader:
         self._copies += tag == "noscript"
         if tag in _BLOCKS:
             self._end_block()
-        if tag in _IMAGES:
-            self._image(element)
+        is_shown = tag in _IMAGES or (tag == "object" and _IMAGE_ENDING.search(element.get("data") or ""))
+        for image in (element,) if is_shown else element.iter("image") if tag == "svg" else ():
+            self._image(image)
         is_seen = tag not in _UNSEEN and not _HIDDEN.search(element.get("style") or "")
         if is_seen:
             self._text(element.text)
@@ -316,8 +321,7 @@ class _Reader:
         is_tiny = any(_TINY.fullmatch(element.get(side) or "") for side in sides)
         alt = " ".join(clean(element.get("alt") or "").split())
         addresses = tuple(addresses_of(element))
-        inline = "" if addresses else _inline(element.get("src") or "")
-        image = Image(addresses, len(self.dom.blocks), self._node, alt, is_tiny, self._copies > 0, inline)
+        image = Image(addresses, len(self.dom.blocks), self._node, alt, is_tiny, self._copies > 0, _src(element))
         images = self.dom.images
         if images and self._is_beside and self._is_copied(images[-1], image):
             last = images.pop()

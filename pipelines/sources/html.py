@@ -23,7 +23,7 @@ import logging
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -31,7 +31,7 @@ from typing import Any
 import webencodings
 
 from pipelines.embedded import on_web
-from pipelines.sources.dom import Dom, Image, base_of, language_of, parse, read_dom
+from pipelines.sources.dom import Dom, Image, base_of, is_stand_in, language_of, parse, read_dom
 from pipelines.sources.text import absolute_url, paragraphs_of
 from schemas.metadata import plain_text
 from schemas.tables import clean
@@ -42,7 +42,9 @@ _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _META = re.compile(rb"<meta\b[^>]{0,2000}?\bcharset\s*=\s*[\"']?\s*([^\s\"'/>;]{1,64})", re.IGNORECASE)
 _XML = re.compile(rb"\A\s*<\?xml\b[^>]{0,200}?\bencoding\s*=\s*[\"']([^\"']{1,64})")
 _HEADER = re.compile(r"\bcharset\s*=\s*[\"']?\s*([^\s\"';,]{1,64})", re.IGNORECASE)
-_LANGUAGE = re.compile(rb"<html\b[^>]{0,2000}?\blang\s*=\s*[\"']?([A-Za-z]{2,3})", re.IGNORECASE)
+_LANGUAGE = re.compile(  # of a page, or of the front matter before Markdown
+    rb"(?:<html\b[^>]{0,2000}?\blang\s*=|^lang(?:uage)?\s*[:=])\s*[\"']?([A-Za-z]{2,3})\b", re.IGNORECASE | re.MULTILINE
+)
 _MULTIBYTE = re.compile(rb"[\xc2-\xf4][\x80-\xbf]+")
 _SURE = 3  # sequences of UTF-8 beyond ASCII that no other set has by chance
 _DAMAGE = 0.1  # of the characters beyond ASCII: with more damaged ones, another set made the page
@@ -86,12 +88,13 @@ class Decoded:
     is_guessed: bool
 
 
-def decode_page(body: bytes, content_type: str | None = None) -> Decoded:
+def decode_page(body: bytes, content_type: str | None = None, language: str = "") -> Decoded:
     """Return the text of a page.
 
     Args:
         body: of the page.
         content_type: value of the answer's header; None: there is none.
+        language: of a page that states none; "": it is not known.
     """
     for mark, name in _BOMS:
         if body.startswith(mark):
@@ -104,7 +107,7 @@ def decode_page(body: bytes, content_type: str | None = None) -> Decoded:
     for name, damage in [*((name, 0.0) for name in declared), *((name, _DAMAGE) for name in declared)]:
         if (text := _decoded(body, name, damage)) is not None:
             return Decoded(text, name, False)
-    return _guessed(body)
+    return _guessed(body, language)
 
 
 def _declared(body: bytes, content_type: str | None) -> Iterator[str]:
@@ -118,12 +121,13 @@ def _declared(body: bytes, content_type: str | None) -> Iterator[str]:
             yield "utf-8" if known.name.startswith("utf-16") else known.name  # it could not have been read, else
 
 
-def _guessed(body: bytes) -> Decoded:
+def _guessed(body: bytes, language: str) -> Decoded:
     """Return the text by what its bytes look like, and by the language that it names."""
     from charset_normalizer import from_bytes
 
-    language = _LANGUAGE.search(body[:_HEAD_BYTES])
-    names = ["utf-8", _BY_LANGUAGE.get(language[1].decode().lower(), "windows-1252") if language else ""]
+    if found := _LANGUAGE.search(body[:_HEAD_BYTES]):
+        language = found[1].decode()
+    names = ["utf-8", _BY_LANGUAGE.get(language.partition("-")[0].lower(), "windows-1252") if language else ""]
     best = None if language else from_bytes(body[:_HEAD_BYTES]).best()
     names += [_GUESSES.get(best.encoding, best.encoding) if best else "", "windows-1252"]
     for name, damage in [*((name, 0.0) for name in names if name), ("windows-1252", _DAMAGE)]:
@@ -192,16 +196,19 @@ class Page:
     is_charset_guessed: bool
 
 
-def read_page(body: bytes, url: str = "", *, content_type: str | None = None, is_whole: bool = False) -> Page:
+def read_page(
+    body: bytes, url: str = "", *, content_type: str | None = None, language: str = "", is_whole: bool = False
+) -> Page:
     """Return the paragraphs and the pictures of a page.
 
     Args:
         body: HTML or XHTML.
         url: of the page; addresses are resolved against it and its `base`. Empty: relative addresses stay as they are.
         content_type: value of the answer's header.
+        language: of pages that state none, which a guess at their character set goes by.
         is_whole: whether the whole body counts, and not its main text alone.
     """
-    decoded = decode_page(body, content_type)
+    decoded = decode_page(body, content_type, language)
     tree = parse(decoded.text)
     if tree is None:
         return Page((), 0, None, None, decoded.charset, decoded.is_guessed)
@@ -243,7 +250,9 @@ def _ordered(dom: Dom, texts: Sequence[str], base: str, *, is_whole: bool) -> It
     captions = set[int]()
     pictures: dict[int, list[PagePicture]] = {}
     for image in dom.images:
-        addresses = _usable(image, base) or ((image.inline,) if is_whole and image.inline else ())
+        addresses = _usable(image.addresses, image, base)
+        if is_whole and image.src and (not addresses or not is_stand_in(image.src)):
+            addresses = tuple(dict.fromkeys((*addresses, *_usable((image.src,), image, base))))
         if addresses and (article is None or article.holds(image)):
             caption, blocks = _caption(dom, image)
             captions.update(aligned[block] for block in blocks if block in aligned)
@@ -258,12 +267,12 @@ def _ordered(dom: Dom, texts: Sequence[str], base: str, *, is_whole: bool) -> It
     yield from pictures.get(len(texts), ())
 
 
-def _usable(image: Image, base: str) -> tuple[str, ...]:
+def _usable(addresses: Iterable[str], image: Image, base: str) -> tuple[str, ...]:
     """Return the addresses at which a picture may be asked for, without those that are no picture's."""
     if image.is_tiny:
         return ()
-    found = dict.fromkeys(absolute_url(base, each) for each in image.addresses)
-    return tuple(each for each in found if on_web(each) or not base)
+    found = dict.fromkeys(absolute_url(base, each) for each in addresses)
+    return tuple(each for each in found if on_web(each) or not on_web(base) or each[:5].lower() == "data:")
 
 
 def _key(text: str) -> str:

@@ -175,7 +175,9 @@ def check_form(file: OwnFile, head: bytes) -> None:
 
 def _kind(name: str) -> Kind | None:
     path = PurePosixPath(name)
-    return ENDINGS.get(PurePosixPath(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower())
+    is_compressed = path.suffix in COMPRESSED
+    kind = ENDINGS.get(PurePosixPath(path.stem if is_compressed else path.name).suffix.lower())
+    return kind if kind is Kind.JSON or not is_compressed else None  # a page is read as it stands
 
 
 def _sniffed(address: str) -> Kind:

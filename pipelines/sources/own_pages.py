@@ -17,7 +17,7 @@ import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -31,7 +31,8 @@ from pipelines.sources.corpora.compose import Piece, Reading, compose
 from pipelines.sources.fields import Object, identifier, split_named, text_or_none, typed
 from pipelines.sources.html import PagePicture, decode_page, read_page
 from pipelines.sources.own_files import Kind, OwnFile
-from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, file_name, unusable
+from pipelines.sources.records import CandidateDocument, CandidateImage, FieldError, file_name, rejected, unusable
+from schemas.documents import UNDETERMINED
 from schemas.failures import Failure, Reason
 from schemas.metadata import Metadata
 
@@ -57,16 +58,18 @@ class Place:
     Attributes:
         reading: settings of the reader.
         root: path or URI of the folder or archive.
-        below: what leads from the root of pictures to that of pages; "": they are one.
+        below: what leads from the root of pictures to that of pages; "": they are one; None: nothing does.
         has: whether a picture may be at a name below the root of pictures.
         by_last_name: files that no other has the last name of, by that.
+        url: of the folder of the pages on the web, where addresses are URLs; "": they are names below the root.
     """
 
     reading: Reading
     root: str
-    below: str = ""
+    below: str | None = ""
     has: Callable[[str], bool]
     by_last_name: Mapping[str, str] = field(default_factory=dict)
+    url: str = ""
 
 
 def read_pages(file: OwnFile, data: bytes, place: Place) -> Outcomes:
@@ -105,16 +108,22 @@ def _document(
         content_type: where it is known how the page is encoded.
         file: that the page was made of; empty: it is as it stands.
     """
-    page, about = read_page(data, content_type=content_type, is_whole=True), about or {}
-    folder, prefix = posixpath.dirname(name), f"{book}{INSIDE}" if book else ""
-    folder = folder if book else posixpath.join(place.below, folder)
+    page = read_page(
+        data, place.url and f"{place.url}{name}", content_type=content_type, language=_language(place), is_whole=True
+    )
+    about, below = about or {}, place.below or ""
+    folder, prefix = posixpath.dirname(name), f"{posixpath.join(below, book)}{INSIDE}" if book else ""
+    folder, own = (folder, name) if book else (posixpath.join(below, folder), posixpath.join(below, name))
     pieces: list[Piece] = []
     for piece in page.pieces:
         if isinstance(piece, PagePicture):
             caption = Metadata(caption=piece.caption) if piece.caption else None
             is_inline = piece.addresses[0].lstrip().lower().startswith("data:")
-            where = f"{prefix}{name}" if book else posixpath.join(place.below, name)
-            found = _inline(piece, where, file or data) if is_inline else _address(piece, folder, prefix, place)
+            found = (
+                _inline(piece, f"{prefix}{own}", file or data) if is_inline else _address(piece, folder, prefix, place)
+            )
+            if place.below is None and (is_inline or book) and not on_web(found):
+                found = unusable(FieldError(Reason.FORBIDDEN, f"in {book or name}, which is outside source.images"))
             pieces.append(CandidateImage(found, None, _licence(about), caption))
         else:
             pieces.append(f"{piece}\n")
@@ -125,7 +134,7 @@ def _document(
     for outcome in compose(
         pieces,
         place.reading,
-        identifier(about) if about.get("id") is not None else f"{prefix}{name}",
+        identifier(about) if about.get("id") is not None else f"{book}{INSIDE}{name}" if book else name,
         url=url if url and on_web(url) else None,
         language=text_or_none(about, "language") or text_or_none(about, "lang") or page.language,
     ):
@@ -134,6 +143,11 @@ def _document(
             yield replace(outcome, provenance=licensed, split=split_named(text_or_none(about, "split")))
         else:
             yield outcome
+
+
+def _language(place: Place) -> str:
+    """Return the language of pages that state none; empty: it is not known."""
+    return str(place.reading.source.language).removeprefix(UNDETERMINED)
 
 
 def _licence(about: Mapping[str, Any]) -> str | None:
@@ -150,16 +164,16 @@ def _inline(picture: PagePicture, page: str, data: bytes) -> str:
 
 
 def _address(picture: PagePicture, folder: str, prefix: str, place: Place) -> str:
-    """Return where a picture of a page is: the first of its addresses that is there, or else its first."""
-    first = ""
-    for address in picture.addresses:
-        for name in _names(address, folder, "" if prefix else place.root):
-            if on_web(name) or place.has(f"{prefix}{name}"):
-                return name if on_web(name) else f"{prefix}{name}"
-            first = first or name
-    first = place.by_last_name.get(posixpath.basename(first), first)
+    """Return where a picture of a page is: the first of its addresses that is there, or else its first.
+
+    A file beside the page is there before a copy on the web is, from which a browser saved it.
+    """
+    root = "" if prefix else place.root
+    names = [name for address in picture.addresses for name in _names(address, folder, root)]
+    found = sorted(names, key=on_web) if "://" not in root else names
+    name = next((each for each in found if on_web(each) or place.has(f"{prefix}{each}")), (*names, "")[0])
     try:
-        return f"{prefix}{file_name(first, 'a picture')}"
+        return name if on_web(name) else f"{prefix}{file_name(name, 'a picture')}"
     except FieldError as problem:
         return unusable(problem)
 
@@ -188,14 +202,23 @@ def _markdown(file: OwnFile, data: bytes, place: Place) -> Outcomes:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = decode_page(data).text
+        text = decode_page(data, language=_language(place)).text
     text = text.replace("\r\n", "\n")
     found = _FRONT.match(text)
     about = {} if found is None else _front_matter(found[1], found[2])
-    body = _FIGURE.sub(_figure, _LIQUID.sub(r"\1", text[found.end() if found else 0 :]))
-    body = _EMBEDDED.sub(lambda match: f"![{match[2] or ''}](<{match[1].strip()}>)", body)
+    body = _FIGURE.sub(_figure, _LIQUID.sub(r"\1", text[found.end() if found and about is not None else 0 :]))
+    body = _EMBEDDED.sub(partial(_embedded, folder=posixpath.dirname(file.name), place=place), body)
     html = _commonmark().render(body)
     yield from _document(file.name, html.encode(), place, about=about, content_type=_UTF8, file=data)
+
+
+def _embedded(match: re.Match[str], folder: str, place: Place) -> str:
+    """Return what Obsidian embeds: a file by its path from the page or the root, or else by its last name."""
+    name = match[1].strip()
+    last = place.by_last_name.get(posixpath.basename(name), name)
+    if not place.has(posixpath.join(folder, name)) and place.has(last):
+        name = f"/{last}"
+    return f"![{match[2] or ''}](<{name}>)"
 
 
 def _figure(match: re.Match[str]) -> str:
@@ -203,18 +226,21 @@ def _figure(match: re.Match[str]) -> str:
     return f"![{said.get('caption') or said.get('alt', '')}](<{said.get('src', '')}>)"
 
 
-def _front_matter(fence: str, text: str) -> dict[str, Any]:
-    """Return the fields of a page's front matter.
+def _front_matter(fence: str, text: str) -> dict[str, Any] | None:
+    """Return the fields of a page's front matter, of YAML as they are written; None: it is text between two rules.
 
     Raises:
         FieldError: BROKEN_RECORD: it cannot be read.
     """
     try:
-        found = yaml.safe_load(text) if fence == "---" else tomllib.loads(text)
+        found = yaml.load(text, yaml.BaseLoader) if fence == "---" else tomllib.loads(text)
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
         message = " ".join(str(problem).split())
         raise FieldError(Reason.BROKEN_RECORD, f"front matter: {message}") from problem
-    return typed(found or {}, Object, "front matter")
+    if isinstance(found, str) and found:
+        return None
+    fields = typed(found or {}, Object, "front matter")
+    return {name: value for name, value in fields.items() if value not in ("", "~", "null")}
 
 
 @lru_cache(1)
@@ -230,8 +256,9 @@ def _chapters(file: OwnFile, data: bytes, place: Place) -> Outcomes:
         with zipfile.ZipFile(BytesIO(data)) as book:
             package, root = _package(book)
             about = {"language": _said(root, "language"), "licence": _said(root, "rights")}
-            there, folder = {f"{file.name}{INSIDE}{name}" for name in book.namelist()}, posixpath.dirname(package)
-            inside = replace(place, has=there.__contains__, by_last_name={})
+            prefix, folder = f"{posixpath.join(place.below or '', file.name)}{INSIDE}", posixpath.dirname(package)
+            there = {f"{prefix}{name}" for name in book.namelist()}
+            inside = replace(place, has=there.__contains__, by_last_name={}, url="")
             pages = {
                 item.get("id"): unquote(item.get("href", ""))
                 for item in root.iter("{*}item")
@@ -240,17 +267,21 @@ def _chapters(file: OwnFile, data: bytes, place: Place) -> Outcomes:
             for item in root.iter("{*}itemref"):
                 if (href := pages.get(item.get("idref"))) is not None:
                     name = posixpath.normpath(posixpath.join(folder, href))
-                    with book.open(name) as stream:
-                        chapter = stream.read(MAX_FILE_BYTES)
-                    yield from _document(name, chapter, inside, about=about, book=file.name)
+                    try:
+                        with book.open(name) as stream:
+                            chapter = stream.read(MAX_FILE_BYTES)
+                    except (*DAMAGE, KeyError) as problem:
+                        message = f"expected a chapter: {problem}"
+                        yield rejected(f"{file.name}{INSIDE}{name}", Reason.BROKEN_RECORD, message)
+                    else:
+                        yield from _document(name, chapter, inside, about=about, book=file.name)
     except (*DAMAGE, KeyError, etree.LxmlError) as problem:
         raise BrokenInputError(f"{file.name}: expected an EPUB: {problem}", file.name) from problem
 
 
 def _package(book: zipfile.ZipFile) -> tuple[str, Any]:
     """Return the name of a book's package document, and its root element."""
-    container = _xml(book.read(_CONTAINER))
-    name = next((each.get("full-path") for each in container.iter("{*}rootfile")), None)
+    name = next((each.get("full-path") for each in _xml(book.read(_CONTAINER)).iter("{*}rootfile")), None)
     if name is None:
         raise KeyError(f"{_CONTAINER} names no package")
     return name, _xml(book.read(name))

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
+from urllib.parse import urljoin
 
 import msgspec
 
@@ -169,7 +170,7 @@ class DocumentsSource(Source):
     Attributes:
         documents: path of a file, a folder, a zip or a tar, or a pattern of paths (`own/*.md`).
         images: folder, tar or zip that image paths are relative to, or the URL of a folder; empty: what the file
-            itself is in.
+            itself is in. A URL that ends with a slash is that of the pages, too: their addresses are URLs.
         language: language of pages that do not state one.
     """
 
@@ -181,7 +182,7 @@ class DocumentsSource(Source):
     def __post_init__(self) -> None:
         Source.__post_init__(self)
         if on_web(self.documents) and not self.images:
-            object.__setattr__(self, "images", self.documents.rpartition("/")[0])
+            object.__setattr__(self, "images", urljoin(self.documents, "."))
 
     def remarks(self) -> Iterator[str]:
         """Yield which files are read, and which are not."""
@@ -202,9 +203,10 @@ class DocumentsSource(Source):
         if self.images:
             below = ".." if on_web(self.images) or is_archive(self.images) else os.path.relpath(found.root, self.images)
             is_inside = below.split("/")[0] != ".."
-            has = OwnFiles(self.images).has if is_inside else lambda _: True
-            below = below if is_inside and below != "." else ""
-            place = replace(place, root=self.images, below=below, has=has, by_last_name={})
+            has = (lambda _: True) if on_web(self.images) else OwnFiles(self.images).has
+            within = None if not is_inside else below.removeprefix("." if below == "." else "")
+            url = self.images if on_web(self.images) and self.images.endswith("/") else ""
+            place = replace(place, root=self.images, below=within, has=has, by_last_name={}, url=url)
         return _each_id_once(_outcomes(found, place, bool(self.images)))
 
 
@@ -212,8 +214,7 @@ def _outcomes(found: OwnFiles, place: Place, has_images: bool) -> Outcomes:
     pages = {file.name: file for file in found.files if file.kind is not Kind.JSON}
     for file in found.files:
         if file.kind is Kind.JSON:
-            folder = "" if has_images else posixpath.dirname(file.name)
-            read = partial(read_row, dataset=DATASET, folder=folder)
+            read = partial(read_row, dataset=DATASET, folder="" if has_images else posixpath.dirname(file.name))
             yield from outcomes_of(_records(file), read, identity)
     if pages:
         yield from outcomes_of(_bytes(found, pages), partial(_read_page, pages=pages, place=place))

@@ -201,3 +201,104 @@ def test_of_documents_with_one_id_the_first_counts(tmp_path: Path) -> None:
     first, *others = DocumentsSource(documents=str(tmp_path / "a.json")).read()
     assert first.sentences[0].text == "Zebra"
     assert [each.reason for each in others if isinstance(each, Failure)] == [Reason.ID_TAKEN, Reason.DUPLICATE_RECORD]
+
+
+@pytest.mark.parametrize(
+    ("page", "files", "pictures"),
+    [
+        ('<p>A bike.</p><img src="3.jpg">', ["b/3.jpg"], ["a/3.jpg"]),  # the picture of another page is not its own
+        ('<base href="img/"><p>A bike.</p><img src="3.jpg">', ["a/img/3.jpg"], ["a/img/3.jpg"]),
+        ('<base href="/"><p>A bike.</p><img src="3.jpg">', ["3.jpg"], ["3.jpg"]),
+        (
+            '<p>A bike.</p><img src="loader.jpg"><img src="spinner.png" data-src="3.jpg">',
+            [],
+            ["a/loader.jpg", "a/3.jpg"],
+        ),
+        ('<p>A bike.</p><img src="i/4.jpg" data-src="https://x.example/4.jpg">', ["a/i/4.jpg"], ["a/i/4.jpg"]),
+        ('<p>A bike.</p><img src="i/4.jpg" data-src="i/none.jpg">', ["a/i/4.jpg"], ["a/i/4.jpg"]),
+        ('<p>A bike.</p><img src="i/4.jpg" data-src="https://x.example/4.jpg">', [], ["https://x.example/4.jpg"]),
+        (
+            '<p>A bike.</p><svg><image xlink:href="3.jpg"/></svg><object data="5.png">x</object>',
+            [],
+            ["a/3.jpg", "a/5.png"],
+        ),
+    ],
+)
+def test_a_page_has_the_pictures_that_it_names(
+    page: str, files: list[str], pictures: list[str], tmp_path: Path
+) -> None:
+    for name in ("a/page.html", "b/other.html", *files):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(page if name == "a/page.html" else '<p>Soup.</p><img src="3.jpg">')
+    assert list(uris_of(outcomes(tmp_path)[0]["a/page.html"])) == pictures
+
+
+@pytest.mark.parametrize("kind", ["image/png;charset=utf-8", "application/octet-stream", ""])
+def test_a_picture_in_a_page_may_be_short_and_have_parameters(kind: str, tmp_path: Path) -> None:
+    data = b64encode(bytes(range(150))).decode()
+    (tmp_path / "a.html").write_text(f'<p>A chart.</p><img src="data:{kind};base64,{data}">')
+    (uri,) = uris_of(outcomes(tmp_path)[0]["a.html"])
+    assert read_picture(str(tmp_path), uri, max_bytes=512) == bytes(range(150))
+
+
+def test_a_page_on_the_web_has_the_pictures_of_its_addresses(tmp_path: Path) -> None:
+    images = DocumentsSource(documents="https://x.example/dir/sub/page.html?a=/b").images
+    addresses = ("image.php?id=1", "image.php?id=2", "../up.jpg", "/c.jpg")
+    (tmp_path / "page.html").write_text("<p>A.</p>" + "".join(f'<img src="{each}">' for each in addresses))
+    (document,) = outcomes(tmp_path / "page.html", images=images)[0].values()
+    names = ("dir/sub/image.php?id=1", "dir/sub/image.php?id=2", "dir/up.jpg", "c.jpg")
+    assert uris_of(document) == tuple(f"https://x.example/{name}" for name in names)
+
+
+def test_a_picture_inside_a_page_is_never_looked_up_in_other_files_of_that_name(own: Path) -> None:
+    """Of two editions with one name, each has its own pictures."""
+    (own / "new").mkdir()
+    shutil.copy(own / "book.epub", own / "new")
+    address = f"data:image/png;base64,{b64encode(bytes(200)).decode()}"
+    (own / "new" / "in.html").write_text(f"<p>Text.</p><img src='{address}'>")
+    below = [uri for each in outcomes(own / "new", images=str(own))[0].values() for uri in uris_of(each)]
+    assert [uri.partition("!/")[0].partition("new/")[1] for uri in below] == ["new/"] * 3
+    beside = [uri for each in outcomes(own / "new", images=str(own / "img"))[0].values() for uri in uris_of(each)]
+    assert len(beside) == 3 and all("outside source.images" in uri for uri in beside)
+
+
+def test_of_a_book_with_a_chapter_that_is_not_there_the_others_are_read(own: Path) -> None:
+    with zipfile.ZipFile(own / "book.epub") as book:
+        data = {name: book.read(name) for name in book.namelist() if not name.endswith("2.xhtml")}
+    with zipfile.ZipFile(own / "book.epub", "w") as book:
+        for name, body in data.items():
+            book.writestr(name, body)
+    documents, failures = outcomes(own / "book.epub")
+    assert list(documents) == ["book.epub!/OEBPS/text/ch 1.xhtml"]
+    assert failures == {"book.epub!/OEBPS/text/2.xhtml": Reason.BROKEN_RECORD}
+
+
+@pytest.mark.parametrize(
+    ("front", "expected"),
+    [
+        ("title: 1984\nid: 2020-01-02\nlanguage: no\nlicence: null", ("2020-01-02", "no", "1984", None)),
+        ("Two rules.", ("a.md", "und", "Two rules.", None)),
+    ],
+)
+def test_front_matter_is_what_is_written(front: str, expected: tuple[str, str, str, None], tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(f"---\n{front}\n---\nIt runs.\n\n![](c.jpg)\n")
+    ((name, document),) = outcomes(tmp_path)[0].items()
+    assert (name, document.language, document.sentences[0].text, document.provenance.licence) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "language"),
+    [("a.md", "---\nlanguage: fr\n---\n", "und"), ("a.md", "", "fr"), ("a.html", "", "fr-CA")],
+)
+def test_the_language_says_what_bytes_mean(name: str, head: str, language: str, tmp_path: Path) -> None:
+    text = "Les élèves vont à l'école après."
+    body = f"{head}{text}\n\n![](c.jpg)" if name == "a.md" else f"<p>{text}</p><img src='c.jpg'>"
+    (tmp_path / name).write_bytes(body.encode("latin-1"))
+    (document,) = outcomes(tmp_path, language=language)[0].values()
+    assert document.sentences[0].text == text
+
+
+def test_a_compressed_page_is_not_read_in_a_folder(own: Path) -> None:
+    (own / "posts" / "a.md.gz").write_bytes(b"\x1f\x8b")
+    assert any("posts/a.md.gz" in line for line in DocumentsSource(documents=str(own)).remarks())
+    assert "posts/a.md.gz" not in outcomes(own)[1]
