@@ -123,8 +123,7 @@ class Folder:
         """Return a file opened for random reading."""
         if self.local:
             return cast(BinaryIO, pa.OSFile(str(self.local / name)))
-        size = object_info(self.uri, name).size
-        return cast(BinaryIO, ObjectFile(size, partial(read_range, self.uri, name)))
+        return cast(BinaryIO, ObjectFile(object_info(self.uri, name).size, partial(read_range, self.uri, name)))
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically, with the folders above it; of several processes that write it, the last counts."""
@@ -159,8 +158,7 @@ class Folder:
     def create(self, name: str) -> Sink:
         """Return a new file to write piece by piece; it appears, whole, when it is committed."""
         if not self.local:
-            stream = cast(BinaryIO, _Spooled(_WRITTEN_AT_ONCE))
-            return Sink(stream, upload=partial(upload_object, self.uri, name))
+            return Sink(cast(BinaryIO, _Spooled(_WRITTEN_AT_ONCE)), upload=partial(upload_object, self.uri, name))
         target = _made(self.local / name)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         return Sink(_Buffered(io.FileIO(temporary, "xb"), _WRITTEN_AT_ONCE), (temporary, target))

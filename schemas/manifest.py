@@ -179,8 +179,7 @@ def commit(lake: Lake, manifest: Manifest, *, is_latest: bool = True) -> None:
 def check_same(manifest: Manifest, folder: Folder) -> None:
     """Raise an `IntegrityError` where a version of this name is in a folder and has another content."""
     if folder.exists(MANIFEST) and (text := folder.read(MANIFEST).decode()) != manifest.to_json():
-        there = Manifest.from_json(text, where=folder.uri)
-        different = next(diff(there, manifest), "its notes")
+        different = next(diff(Manifest.from_json(text, where=folder.uri), manifest), "its notes")
         raise IntegrityError(f"{folder.uri}: another {manifest.reference} is there, and stays as it is: {different}")
 
 

@@ -232,8 +232,7 @@ class TrainConfig(Settings):
         require(is_whole, field="objective.name", value=self.objective_name, rule=rule)
         for tower in (self.text, self.image):
             rule = f"a transformer's heads must divide dimensions = {self.dimensions}"
-            fits = self.dimensions % tower.divisor == 0
-            require(fits, field=f"{tower.part}.heads", value=tower.divisor, rule=rule)
+            require(self.dimensions % tower.divisor == 0, field=f"{tower.part}.heads", value=tower.divisor, rule=rule)
         self._check_texts()
         if any(each.is_solved for each in self.objective):
             self._check_solved()

@@ -71,8 +71,7 @@ def bind(host: str, port: int) -> Address:
         UsageError: the address is another's, or not this machine's.
     """
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        bound = socket.create_server((host, port), family=family)
+        bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as problem:
         raise UsageError(f"--host {host} --port {port}: {problem.strerror or problem}") from problem
     name = f"[{host}]" if ":" in host else host

@@ -254,8 +254,7 @@ class LinkModel(nn.Module):
     def save(self, directory: Path) -> None:
         """Write the model into a folder (made where it is not there)."""
         directory.mkdir(parents=True, exist_ok=True)
-        weights = {name: value.detach().cpu() for name, value in self.state_dict().items()}
-        torch.save(weights, directory / WEIGHTS)
+        torch.save({name: value.detach().cpu() for name, value in self.state_dict().items()}, directory / WEIGHTS)
         if self.vocabulary is not None:
             self.vocabulary.save(directory / VOCABULARY)
         card = {"format": MODEL_FORMAT, **resolve(self.card)}

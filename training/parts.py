@@ -55,8 +55,7 @@ class Needs:
 
     def __or__(self, other: Needs) -> Needs:
         """Return what two parts need together."""
-        both = {each.name: getattr(self, each.name) or getattr(other, each.name) for each in fields(self)}
-        return Needs(**both)
+        return Needs(**{each.name: getattr(self, each.name) or getattr(other, each.name) for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

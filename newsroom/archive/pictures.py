@@ -58,8 +58,7 @@ class Pictures:
     def of(cls, manifest: Manifest, source: Folder, shards: Sequence[Shard]) -> Self:
         """Return the pictures of some shards of a version."""
         parts = [hash_keys(read_part(source, shard.images, ("hash",)).column(0)) for shard in shards]
-        all_keys = np.concatenate([np.zeros(0, np.uint64), *parts])
-        keys, first = np.unique(all_keys, return_index=True)
+        keys, first = np.unique(np.concatenate([np.zeros(0, np.uint64), *parts]), return_index=True)
         counts = list(map(len, parts))
         shard = np.repeat(np.arange(len(parts), dtype=np.int32), counts)[first]
         row = (first - np.cumsum([0, *counts])[shard]).astype(np.int32)

@@ -145,8 +145,7 @@ class Words:
         return tantivy().Query.term_query(self._schema, field, word, "basic" if field == _EQUAL else "freq")
 
     def _filter(self, filters: Filters) -> Any:
-        found = [self._condition(each) for each in filters]
-        return _joined(found or [tantivy().Query.all_query()], "Must")
+        return _joined([self._condition(each) for each in filters] or [tantivy().Query.all_query()], "Must")
 
     def _condition(self, condition: Condition) -> Any:
         """Return a condition as a query."""

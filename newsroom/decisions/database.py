@@ -229,8 +229,7 @@ def _forget(connection: sql.Connection, table: sql.Table, without: Callable[...,
     changes = [(row[key], without(row, marks)) for row in connection.execute(sql.select(*columns)).mappings()]
     changes = [(at, values) for at, values in changes if values is not None]
     for at, values in changes:
-        change = sql.update(table).values(values) if values else sql.delete(table)
-        connection.execute(change.where(key == at))
+        connection.execute((sql.update(table).values(values) if values else sql.delete(table)).where(key == at))
     return len(changes)
 
 

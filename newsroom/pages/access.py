@@ -76,8 +76,7 @@ class Seal:
 
     @property
     def _fernet(self) -> Fernet:
-        digest = hashlib.sha256(self.purpose.encode() + b"\n" + self.secret).digest()
-        return Fernet(base64.urlsafe_b64encode(digest))
+        return Fernet(base64.urlsafe_b64encode(hashlib.sha256(self.purpose.encode() + b"\n" + self.secret).digest()))
 
 
 @dataclass(frozen=True, slots=True)

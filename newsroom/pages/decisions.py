@@ -58,8 +58,7 @@ def sealed(shared: Pages, key: str, ranking: Ranking) -> str:
         key: of the article; "": it has no text.
         ranking: that is shown.
     """
-    values = plain(ranking) | {"texts": key}
-    return _seal(shared).sealed(zlib.compress(json.dumps(values).encode()))
+    return _seal(shared).sealed(zlib.compress(json.dumps(plain(ranking) | {"texts": key}).encode()))
 
 
 def opened(shared: Pages, token: str) -> tuple[str, Ranking]:

@@ -40,8 +40,7 @@ _ACCEPTED = re.compile(r"\s*([a-zA-Z]{1,8})(?:-[\w-]+)?\s*(?:;\s*q=([01](?:\.\d+
 @cache
 def catalogue(language: str) -> Mapping[str, Any]:
     """Return the texts of a language: `module.key` -> a text, or texts by number."""
-    text = files("newsroom.pages").joinpath("texts", f"{language}.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
+    tables = tomllib.loads(files("newsroom.pages").joinpath("texts", f"{language}.toml").read_text(encoding="utf-8"))
     return {f"{table}.{key}": value for table, own in tables.items() for key, value in own.items()}
 
 

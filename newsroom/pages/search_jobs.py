@@ -224,8 +224,7 @@ def _influence(
     opened: Opened, query: Query, result: SearchResult, parameters: SearchParameters
 ) -> dict[str, list[float]] | None:
     """Return by text what each word adds; nothing where nobody asked, None where it cannot be computed."""
-    words = sum(len(token_spans(text)) for text in query.given.values())
-    if not 0 < words <= MOST_WORDS or not result.images:
+    if not 0 < sum(len(token_spans(text)) for text in query.given.values()) <= MOST_WORDS or not result.images:
         return None
     if not parameters.influence:
         return {}

@@ -209,8 +209,7 @@ def _named(index: Index, images: Sequence[str]) -> Float32:
 
 def _refined(index: Index, refine: RefineConfig, visual: Ranked, vector: Float32) -> Ranked:
     """Return the nearest pictures by their refined similarities; as they are where nothing is refined."""
-    refinement = refine.of(index.model)
-    scores: Float64 = refinement(visual.scores[None], vector[None], index.vectors.rows[visual.rows])[0]
+    scores: Float64 = refine.of(index.model)(visual.scores[None], vector[None], index.vectors.rows[visual.rows])[0]
     if (scores == visual.scores).all():
         return visual
     order = np.argsort(-scores, kind="stable")

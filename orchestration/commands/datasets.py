@@ -197,8 +197,7 @@ def subset_command(
     selection = Selection(share=share, ids=read_ids(ids, manifest, folder) if ids else None)
     with turn_of_build(home, manifest.dataset, say):
         subset = write_subset(home, manifest, folder, selection, say=say)
-    values = asdict(subset) | {"path": home.dataset(subset.dataset, subset.version).uri}
-    yield subset_lines(subset, manifest), values
+    yield subset_lines(subset, manifest), asdict(subset) | {"path": home.dataset(subset.dataset, subset.version).uri}
 
 
 def delete_command(

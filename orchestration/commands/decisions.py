@@ -88,5 +88,4 @@ def compare_command(lake: options.LakePath, store: options.Store = "") -> option
     with open_store(lake, store) as log:
         found = comparisons(log)
     lines = [line for each in found for line in each.lines()]
-    values = {"comparisons": found}
-    yield lines or ["no choice was made in a blind comparison"], values
+    yield lines or ["no choice was made in a blind comparison"], {"comparisons": found}

@@ -131,8 +131,7 @@ def read_entries(given: Iterable[str] | None, listed: str) -> Takedowns:
         UsageError: there is none, or one cannot be read.
     """
     own = parse_takedowns((named(text).encode() for text in given or ()), name="argument")
-    of_list = read_takedowns(listed) if listed else Takedowns()
-    entries = tuple(sorted({*own.entries, *of_list.entries}))
+    entries = tuple(sorted({*own.entries, *(read_takedowns(listed) if listed else Takedowns()).entries}))
     if not entries:
         raise UsageError("expected an id, a URL or a hash, or --list FILE; found none")
     return Takedowns(entries)

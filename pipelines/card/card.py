@@ -57,8 +57,7 @@ _ABOUT = {
 
 def write_cards(folder: Folder, manifest: Manifest) -> None:
     """Write README.md and croissant.json into a version's folder: a view of it, which its manifest does not list."""
-    hosts = failures_by_host(table_parts(manifest, folder, "failures"))
-    card = dataset_card(manifest, hosts)
+    card = dataset_card(manifest, failures_by_host(table_parts(manifest, folder, "failures")))
     for name, text in zip(CARDS, (card, croissant(manifest)), strict=True):
         folder.write(name, text.encode())
 

@@ -136,8 +136,7 @@ def _field(path: str, field: pa.Field, source: Node) -> Node:
     A list inside a list of structs has no place in Croissant 1.0: `relations` of a link, and the box and vector of a
     region, are left out.
     """
-    described = {"description": field.metadata[MEANING].decode()}
-    node: Node = {"@type": "cr:Field", "@id": path, "name": path, **described}
+    node: Node = {"@type": "cr:Field", "@id": path, "name": path, "description": field.metadata[MEANING].decode()}
     is_repeated, kind = _is_list(field.type), field.type
     if is_repeated:
         node["repeated"], kind = True, kind.value_type

@@ -145,8 +145,7 @@ def write_webdataset(documents: Sequence[ShownDocument], folder: Folder, paths: 
     """Write documents as a tar: of each `<key>.json`, then `<key>.<number of the image>.jpg`."""
     stem = paths[0].removesuffix(".tar")
     keyed = [(f"{stem}-{number:05d}", document) for number, document in enumerate(documents)]
-    entry = write_tar(folder, paths[0], (member for key, document in keyed for member in _sample(key, document)))
-    return [entry]
+    return [write_tar(folder, paths[0], (member for key, document in keyed for member in _sample(key, document)))]
 
 
 def _sample(key: str, document: ShownDocument) -> Iterator[tuple[str, bytes]]:

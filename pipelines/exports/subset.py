@@ -248,8 +248,7 @@ class _Labelled(RowsKept):
         """Return the labelled documents with their labelled images, linked by their labels."""
         own = documents.filter(pc.is_in(documents["id"], pa.array(sorted(self.labels), pa.string())))
         names = document_schema().names
-        rows = [self._linked(row) for row in own.select(names).to_pylist()]
-        return with_values(own, rows, names)
+        return with_values(own, [self._linked(row) for row in own.select(names).to_pylist()], names)
 
     def _linked(self, row: dict[str, Any]) -> dict[str, Any]:
         labels = self.labels[row["id"]]

@@ -97,8 +97,7 @@ class _Without(RowsKept):
 
     def rows(self, documents: pa.Table) -> pa.Table:
         """Return the rows that stay, their images, links and places renumbered where an image goes."""
-        ids = pa.array(sorted(self.documents), pa.string())
-        left = documents.filter(pc.invert(pc.is_in(documents["id"], ids)))
+        left = documents.filter(pc.invert(pc.is_in(documents["id"], pa.array(sorted(self.documents), pa.string()))))
         edited = [self._edited(row) for row in left.select(document_schema().names).to_pylist()]
         left = with_values(left, edited, _OF_IMAGES)
         return left.filter(pa.array([bool(row["images"]) for row in edited], pa.bool_()))
@@ -114,8 +113,7 @@ class _Without(RowsKept):
             sources = self.addresses.get(row["hash"], frozenset[str | None]())
             if sources and row["statements"]:
                 left = [each for each in row["statements"] if each["source"] in sources]
-                statements = msgspec.convert(left, list[ImageStatement])
-                row.update(asdict(Image(row["hash"]).with_statements(statements)))
+                row.update(asdict(Image(row["hash"]).with_statements(msgspec.convert(left, list[ImageStatement]))))
         return with_values(images, rows, _STATED)
 
     def settings(self, parent: str) -> dict[str, Any]:

@@ -166,8 +166,7 @@ def _retrieved(lake: Lake, versions: list[_Version]) -> tuple[set[str], set[str]
     """Return the addresses at which pages of documents were asked for, and those of captured input files."""
     pages, inputs = set[str](), set[str]()
     for version in versions:
-        folder = lake.retrievals(version.manifest.dataset, version.manifest.version)
-        for table in retrieval_tables(folder):
+        for table in retrieval_tables(lake.retrievals(version.manifest.dataset, version.manifest.version)):
             for row in table.to_pylist():
                 if row["kind"] == Retrieved.INPUT:
                     inputs.add(row["url"])

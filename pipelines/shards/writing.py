@@ -364,8 +364,7 @@ class ShardWriter:
             if column.column not in columns:
                 columns[column.column] = self._given(column, images)
         schema = image_schema()
-        known = schema.remove(schema.get_field_index("jpeg"))
-        table = records_table([each.packed.image for each in images], known)
+        table = records_table([each.packed.image for each in images], schema.remove(schema.get_field_index("jpeg")))
         return _with_columns(table, columns, image_schema(self.features.images))
 
     def _given(self, column: FeatureColumn, images: Sequence[FeaturedImage]) -> pa.Array:

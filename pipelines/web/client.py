@@ -228,8 +228,7 @@ class Client:
             known = {"If-None-Match": stored.etag, "If-Modified-Since": stored.last_modified}
             headers |= {name: value for name, value in known.items() if value}
         headers |= task.headers()
-        is_at_home = task.target.origin == task.home.origin
-        return headers | dict(task.request.headers) if is_at_home else headers
+        return headers | dict(task.request.headers) if task.target.origin == task.home.origin else headers
 
     def _refused(self, target: Target, answer: Answer) -> FetchFailed:
         """Return the failure that a status stands for, and leave its host alone for as long as it asks."""

@@ -87,8 +87,7 @@ def plan_of(scores_nm: Floats) -> Float64:
 
 def _log_sums(like: Tensor, own_B: Tensor, other_B: Tensor, size: int) -> Tensor:
     """Return B x (size + 1) logarithms of what rows (or columns) sum to: 1, none beyond, and last the partner's."""
-    positions = torch.arange(size, device=like.device)
-    sums_Bs = (positions[None, :] < own_B[:, None]).to(like.dtype)
+    sums_Bs = (torch.arange(size, device=like.device)[None, :] < own_B[:, None]).to(like.dtype)
     partner_B1 = (other_B - own_B).clamp(min=0).to(like.dtype)[:, None]
     return torch.cat([sums_Bs, partner_B1], dim=1).log()
 

@@ -222,8 +222,7 @@ def _pairs(links: Any) -> Any:
 
 
 def _links(values: Any) -> pa.Array:
-    rows = [None if links is None else links.tolist() for links in values]
-    return pa.array(rows, pa.list_(pa.list_(pa.int64())))
+    return pa.array([None if links is None else links.tolist() for links in values], pa.list_(pa.list_(pa.int64())))
 
 
 def _as_json(values: Any) -> pa.Array:

@@ -168,8 +168,7 @@ def validation_bounds(documents: int, *, negative_documents: int) -> Int64:
 
     Fewer than two documents at the end join the batch before.
     """
-    size = negative_documents + 1
-    cuts = np.arange(0, documents, size)
+    cuts = np.arange(0, documents, negative_documents + 1)
     if len(cuts) > 1 and documents - cuts[-1] < 2:
         cuts = cuts[:-1]
     return np.append(cuts, documents)
@@ -328,8 +327,7 @@ def sample(split: TrainingSplit, *, seed: int, rank: int, world_size: int) -> Sa
     counts = split.index.shards.counts
     order = stream("sample", seed).permutation(len(counts))
     taken = int(np.searchsorted(np.cumsum(counts[order]), SAMPLED_DOCUMENTS)) + 1
-    shards = np.array_split(np.sort(order[:taken]), world_size)[rank]
-    return Sample(split=split, shards=tuple(shards.tolist()))
+    return Sample(split=split, shards=tuple(np.array_split(np.sort(order[:taken]), world_size)[rank].tolist()))
 
 
 def is_labelled(document: str, *, share: float, seed: int) -> bool:

@@ -69,8 +69,7 @@ class Decoys:
             return None
         counts = zip(self.pairs_of, self.broken_of, strict=True)
         of_pair = [[100.0] * broken + [0.0] * (pairs - broken) for pairs, broken in counts]
-        units = np.repeat(np.arange(len(self.pairs_of)), self.pairs_of)
-        return mean_interval(np.concatenate(of_pair), units)
+        return mean_interval(np.concatenate(of_pair), np.repeat(np.arange(len(self.pairs_of)), self.pairs_of))
 
     def line(self) -> str:
         """Return the estimate in words."""

@@ -311,8 +311,7 @@ def _retrieval(subject: Subject) -> Iterator[Score]:
 
 
 def _refined(subject: Subject) -> Iterable[Score]:
-    refinement = subject.config.refine.of(subject.model)
-    return subject.retrieval(subject.pool(subject.evaluation.links), adjust=refinement)
+    return subject.retrieval(subject.pool(subject.evaluation.links), adjust=subject.config.refine.of(subject.model))
 
 
 def _relations(subject: Subject) -> Iterable[Score]:

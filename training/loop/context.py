@@ -142,5 +142,4 @@ def choose_device(wanted: Device = Device.AUTO) -> torch.device:
     """
     if wanted is Device.CUDA and not torch.cuda.is_available():
         raise ConfigError("training.device = 'cuda': this machine has no usable GPU; use --set training.device=cpu")
-    use_gpu = wanted is not Device.CPU and torch.cuda.is_available()
-    return torch.device("cuda" if use_gpu else "cpu")
+    return torch.device("cuda" if wanted is not Device.CPU and torch.cuda.is_available() else "cpu")

@@ -320,8 +320,7 @@ def _judge(model: LinkModel, split: TrainingSplit, positions: Int64, cuts: Int64
     with torch.no_grad():
         batches = (np.arange(*pair) - start for pair in pairwise(bounds.tolist()))
         sums = [part.sum() for part in batch_losses(config, encoded, batches)]
-        pool = encoded.batch(np.arange(end - start), _draw_key(config))
-        similarity_BB = pool.similarity(rank_similarity(config))
+        similarity_BB = encoded.batch(np.arange(end - start), _draw_key(config)).similarity(rank_similarity(config))
         shared = torch.from_numpy(sharing(encoded.documents.take_documents(np.arange(end - start))))
         ranks = own_set_ranks(similarity_BB, ~shared.to(similarity_BB.device))
     return _Pool(

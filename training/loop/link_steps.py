@@ -115,8 +115,7 @@ def shares_behind(
         allowed = torch.from_numpy(~sharing(documents))
         for weights, found in zip(tried, shares, strict=True):
             matrix = torch.from_numpy(steps.weighted(texts, images, names, weights))
-            similarity_BB = kind.blocks(matrix, documents.sentences, documents.images)
-            ahead = own_set_ranks(similarity_BB, allowed) - 1
+            ahead = own_set_ranks(kind.blocks(matrix, documents.sentences, documents.images), allowed) - 1
             found.append((1 - ahead / allowed.sum(dim=1))[allowed.any(dim=1)].double().numpy())
     return [np.concatenate([np.zeros(0), *each]) for each in shares]
 

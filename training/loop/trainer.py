@@ -178,8 +178,7 @@ def _value(select: Select, judged: Validation | None, epoch: int) -> float:
     """Return what an epoch is kept for: smaller is better, and a number that is none is worst."""
     if judged is None or select is Select.LAST:
         return -float(epoch)
-    values = {Select.LOSS: judged.loss, Select.RETRIEVAL: judged.rank, Select.MEDIAN_RANK: judged.median_rank}
-    value = values[select]
+    value = {Select.LOSS: judged.loss, Select.RETRIEVAL: judged.rank, Select.MEDIAN_RANK: judged.median_rank}[select]
     return math.inf if math.isnan(value) else value
 
 

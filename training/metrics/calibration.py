@@ -253,8 +253,7 @@ def _curve(observed: Observations) -> tuple[tuple[float, ...], tuple[float, ...]
         is_out = folds == fold
         *slopes, intercept = fit_sigmoid(observed.features[~is_out], observed.are_true[~is_out])
         logits[is_out] = observed.features[is_out] @ np.array(slopes) + intercept
-    ends = [logits.max(), logits.min()]
-    return fit_isotonic(np.append(logits, ends), np.append(observed.are_true, [False, True]))
+    return fit_isotonic(np.append(logits, [logits.max(), logits.min()]), np.append(observed.are_true, [False, True]))
 
 
 def word_of(probability: float) -> str:

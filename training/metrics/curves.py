@@ -114,8 +114,7 @@ def fit_isotonic(similarities: Float64, are_true: Bool) -> tuple[tuple[float, ..
     ((0.1, 0.2, 0.3), (0.0, 0.5, 1.0))
     """
     values, rows, counts = np.unique(similarities, return_inverse=True, return_counts=True)
-    shares = np.bincount(rows, weights=are_true) / counts
-    curve = scipy.optimize.isotonic_regression(shares, weights=counts).x
+    curve = scipy.optimize.isotonic_regression(np.bincount(rows, weights=are_true) / counts, weights=counts).x
     changes = np.flatnonzero(np.diff(curve)) if len(curve) > 1 else np.zeros(0, np.int64)
     kept = np.unique(np.concatenate([[0], changes, changes + 1, [len(curve) - 1]])).astype(np.int64)
     return tuple(values[kept].tolist()), tuple(np.clip(curve[kept], 0.0, 1.0).tolist())

@@ -149,8 +149,7 @@ def query_ranks(queries: Floats, candidates: Floats, pairs: Int64, *, adjust: Ad
     """
     for vectors in (queries, candidates):
         require_finite(vectors, "vectors of texts and images")
-    order = np.argsort(pairs[:, 0], kind="stable")
-    partners = pairs[order]
+    partners = pairs[np.argsort(pairs[:, 0], kind="stable")]
     block = max(1, NUMBERS_AT_ONCE // max(1, len(candidates)))
     counts = []
     for start in range(0, len(queries), block):

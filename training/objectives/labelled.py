@@ -41,8 +41,7 @@ class Supervised(Term):
         return Needs(links=self.labelled_share)
 
     def losses(self, batch: EncodedBatch) -> Tensor:
-        shown = batch.links or (None,) * len(batch)
-        blocks = zip(batch.sentences, batch.images, shown, strict=True)
+        blocks = zip(batch.sentences, batch.images, batch.links or (None,) * len(batch), strict=True)
         return torch.stack([self._loss(batch.cosines[rows, columns], links) for rows, columns, links in blocks])
 
     def _loss(self, matrix_nm: Tensor, links: Int64 | None) -> Tensor:

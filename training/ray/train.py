@@ -165,8 +165,7 @@ def _train_worker(settings: Mapping[str, Any]) -> TrainResult:
     config = restore(TrainConfig, settings["config"])
     lake = Lake.at(settings["lake"])
     folder = runs_folder(lake).child(settings["run_id"])
-    ours = ray.train.get_context()
-    make_context = TorchDistributed if ours.get_world_size() > 1 else Context
+    make_context = TorchDistributed if ray.train.get_context().get_world_size() > 1 else Context
     context = make_context(
         device=get_device() if settings["use_gpu"] else torch.device("cpu"),
         on_report=partial(keep_epoch, folder, lambda metrics: ray.train.report(dict(metrics))),  # where all ranks meet

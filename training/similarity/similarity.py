@@ -292,8 +292,7 @@ def padding(segments: Ragged, device: torch.device) -> tuple[Tensor, Tensor | No
     steps, starts = np.arange(segments.counts.max()), segments.offsets[:-1, None]
     padded = steps[None, :] >= segments.counts[:, None]
     positions = np.where(padded, starts, starts + steps[None, :])
-    mask = to_device(padded, device) if padded.any() else None
-    return to_device(positions, device), mask
+    return to_device(positions, device), to_device(padded, device) if padded.any() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

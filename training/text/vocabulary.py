@@ -195,8 +195,7 @@ def initial_vectors(vocabulary: Vocabulary, *, dimensions: int, seed: int, known
 
 def uniform_vectors(rows: int, dimensions: int, seed: int, purpose: str) -> Float32:
     """Return rows x dimensions numbers, uniform in +-0.2, from the stream of a purpose and seed."""
-    numbers = stream(purpose, seed)
-    return numbers.uniform(-UNIFORM_BOUND, UNIFORM_BOUND, (rows, dimensions)).astype(np.float32)
+    return stream(purpose, seed).uniform(-UNIFORM_BOUND, UNIFORM_BOUND, (rows, dimensions)).astype(np.float32)
 
 
 def read_vectors(source: str, wanted: Collection[str], *, dimensions: int) -> Iterator[WordVector]:
@@ -273,8 +272,7 @@ def vector_file(source: str) -> Path:
 def _read_text(file: BinaryIO, path: Path, wanted: Collection[str], dimensions: int) -> Iterator[WordVector]:
     """Read a line's numbers where its first word is wanted (a wanted word has no space), and of the first two lines."""
     for number, line in enumerate(file):
-        first = line.partition(b" ")[0].decode("utf-8", errors="replace")
-        if number > 1 and first not in wanted:
+        if number > 1 and line.partition(b" ")[0].decode("utf-8", errors="replace") not in wanted:
             continue
         parts = line.decode("utf-8", errors="replace").rstrip().rsplit(" ", dimensions)
         if number == 0 and len(parts) == 2 and all(part.isdigit() for part in parts):

@@ -207,8 +207,7 @@ def augmentations(count: int) -> npt.NDArray[np.float32]:
 
 def augment(pictures: Tensor, maps: Tensor) -> Tensor:
     """Return N x 3 x 224 x 224 crops of N x 3 x 256 x 256 pictures along affine maps; outside is black."""
-    shape = (len(pictures), 3, CROP_PX, CROP_PX)
-    grid = F.affine_grid(maps, list(shape), align_corners=False)
+    grid = F.affine_grid(maps, [len(pictures), 3, CROP_PX, CROP_PX], align_corners=False)
     return F.grid_sample(pictures.float(), grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 

@@ -323,8 +323,7 @@ def _attend_block(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tens
     """Return (rows x length) x E attention of one group's rows."""
     count, size, _ = query.shape
     q, k, v = (x.view(count, size, heads, -1).transpose(1, 2) for x in (query, key, value))
-    mixed = F.scaled_dot_product_attention(q, k, v)
-    return mixed.transpose(1, 2).reshape(count * size, -1)
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(count * size, -1)
 
 
 class SelfAttention(nn.Module):

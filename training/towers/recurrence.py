@@ -354,8 +354,7 @@ class BilstmAttentionTower(WordTower):
         if self.pooling == "last":
             return torch.cat(list(last_2NW), dim=1).index_select(0, to_device(np.argsort(order), device))
         packing = Packing.of(rows.sentences)
-        positions = to_device(state_positions(packing, order, batch_sizes), device)
-        states_TE = states.data.index_select(0, positions)
+        states_TE = states.data.index_select(0, to_device(state_positions(packing, order, batch_sizes), device))
         if self.query is None or self.key is None:
             return pool(states_TE, packing, mean_of)
         keys_TE = self.key(states_TE)

@@ -137,8 +137,7 @@ class TransformerTower(WordTower):
         device = self.embedding.weight.device
         positions_TE = self.position(to_device(packing.steps, device))
         x_TE = self.dropout(self.norm(self.vectors_at(rows, packing.positions) + positions_TE))
-        x_TD = self.transformer(self.project(x_TE), packing)
-        return unit(pool(x_TD, packing, mean_of))
+        return unit(pool(self.transformer(self.project(x_TE), packing), packing, mean_of))
 
 
 REGION, CONCEPT = 0, 1

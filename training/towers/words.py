@@ -285,8 +285,7 @@ class SubwordRows:
         return len(self.sentences)
 
     def take(self, rows: Int64) -> SubwordRows:
-        words = self.words[self.sentences.positions(rows)]
-        return replace(self, words=words, sentences=self.sentences.take(rows))
+        return replace(self, words=self.words[self.sentences.positions(rows)], sentences=self.sentences.take(rows))
 
     def entries_of(self, words: npt.NDArray[np.int32]) -> tuple[Int64, Ragged]:
         """Return the table rows of some different words, and which are of which word."""

@@ -253,8 +253,7 @@ def run_training_report(
     Where no split has a known link, what needs none is measured on the first that has documents.
     """
     version = trained.version
-    reference = version.dataset
-    manifest, _ = read_manifest(Lake.at(lake), reference)
+    manifest, _ = read_manifest(Lake.at(lake), version.dataset)
     filled = [each for each in (*JUDGED_SPLITS, Split.TRAIN) if manifest.parts("documents", each)]
     split = judged_split(manifest) or filled[0]
     try:

@@ -67,8 +67,7 @@ class LinkSummary:
     def to_json(self) -> dict[str, Any]:
         """Return the numbers; failures are counted by reason, with the first of each as a sample."""
         reasons = Counter(str(failure.reason) for failure in self.failures)
-        per_second = round(self.documents / self.seconds, 1)
-        pace = {"seconds": round(self.seconds, 3), "documents_per_second": per_second}
+        pace = {"seconds": round(self.seconds, 3), "documents_per_second": round(self.documents / self.seconds, 1)}
         samples = {str(each.reason): f"{each.record_id}: {each.message}" for each in reversed(self.failures)}
         return asdict(self) | {"failures": dict(reasons), "samples": samples} | pace
 
@@ -195,8 +194,7 @@ def run_link_version(
         BuildError: the linking could not be finished.
     """
     folder = Folder(output if "://" in output else str(Path(output).absolute()))
-    linker = loaded.linker(options)
-    linking = prepare_linking(linker, lake, dataset, output=folder, with_documents=with_documents)
+    linking = prepare_linking(loaded.linker(options), lake, dataset, output=folder, with_documents=with_documents)
     say(f"linking {linking.reference} with {loaded.uri}")
     return link_version(loaded.model, linking, splits=splits, say=say)
 

@@ -287,8 +287,7 @@ def _add(table: dict[int, NumberedText], key: int, value: NumberedText, what: st
 
 
 def _shuffled(captions: Mapping[int, NumberedText], image: int, seed: int) -> list[str]:
-    order = sorted(captions, key=lambda key: (hashed(seed, "caption", image, key), key))
-    return [captions[key][1] for key in order]
+    return [captions[key][1] for key in sorted(captions, key=lambda key: (hashed(seed, "caption", image, key), key))]
 
 
 def mscoco() -> BuildConfig:

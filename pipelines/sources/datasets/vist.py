@@ -180,8 +180,7 @@ def _annotation(item: object, *, is_sequence: bool) -> _Annotation:
     Raises:
         FieldError: it cannot be used; its story is then one short.
     """
-    inner = item[0] if isinstance(item, list) and len(item) == 1 else item
-    record = typed(inner, _Published, is_lax=True)
+    record = typed(item[0] if isinstance(item, list) and len(item) == 1 else item, _Published, is_lax=True)
     name = "worker_arranged_photo_order" if is_sequence else "photo_order_in_story"
     return _Annotation(
         typed(getattr(record, name), Number, f"$.{name}"),

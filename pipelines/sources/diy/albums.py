@@ -157,8 +157,7 @@ def parse_album_page(page: bytes, *, base_url: str) -> tuple[AlbumEntry, ...]:
         if found is not None:
             return _entries(typed(_read_value(text, found.end()), Object), name, base_url)
     check_work(text, limit=_MAX_WORK)
-    depths = accumulate(-1 if match[1] else 1 for match in _DIV.finditer(text))
-    if max(depths, default=0) > _MAX_DEPTH:
+    if max(accumulate(-1 if match[1] else 1 for match in _DIV.finditer(text)), default=0) > _MAX_DEPTH:
         raise FieldError(Reason.BROKEN_RECORD, f"{base_url}: its elements are nested too deep")
     containers = BeautifulSoup(text, "html.parser").find_all("div", class_="post-image-container")
     if not containers and _ONE_PICTURE.search(text):
