@@ -16,7 +16,9 @@ from schemas.messages import BuildError, UsageError, counted
 
 
 def link_command(
-    output: Annotated[str, typer.Option(help="Parquet file to write the links to; with --dataset, a folder.")],
+    output: Annotated[
+        str, typer.Option(help="File to write the links to: .csv, .jsonl, or Parquet; with --dataset, a folder.")
+    ],
     model: options.ModelOrChampion = None,
     input_path: Annotated[
         str | None,

@@ -16,7 +16,7 @@ from pipelines.sources.records import with_addresses
 from pipelines.sources.source import Outcomes, image_root, with_inputs
 from schemas.features import several
 from schemas.lake import Folder, Lake
-from schemas.messages import Say
+from schemas.messages import Say, UsageError
 from schemas.overrides import override
 from training.data.loading import DatasetIdentity
 from training.evaluation.models import CLASS_NAMES
@@ -52,6 +52,8 @@ def link_file(
         UsageError: the model is not there, reads features that no extractor here makes, or cannot link with these
             options.
     """
+    if output.is_dir() or (output.exists() and Path(source).exists() and output.samefile(source)):
+        raise UsageError(f"--output {output}: expected a file other than the input, found the input or a folder")
     loaded = opened(model, tracking)
     say(f"linking {source} with {loaded.uri}")
     with tempfile.TemporaryDirectory(prefix="multilink-link-") as scratch:

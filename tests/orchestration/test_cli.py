@@ -271,6 +271,8 @@ def test_an_error_is_json_too_where_that_is_asked_for(within: Run, tmp_path: Pat
         (["demo", "--workspace", own], "File exists"),
         (["link", "--model", "class-names", "--input", documents, "--output", "/proc/links.parquet"], "/proc/"),
         (["link", "--model", "class-names", "--input", tmp_path / "empty", "--output", "o"], "found no file"),
+        (["link", "--model", "class-names", "--input", documents, "--output", documents], "found the input"),
+        (["link", "--model", "class-names", "--input", documents, "--output", tmp_path], "or a folder"),
     ):
         failed = within(*arguments, "--json")
         assert failed.status == 2 and words in failed.json["error"] and failed.json["exit_status"] == 2

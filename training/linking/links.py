@@ -12,15 +12,18 @@ Links are written to Parquet: a file of a user's own, whole or not at all, or th
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.csv import CSVWriter
 
 from schemas.failures import Failure, Reason, Stage
 from schemas.lake import Folder
@@ -277,21 +280,43 @@ def _failure(document: str, reason: Reason, message: str, exception: str | None 
 
 
 def write_links(links: Iterable[PredictedLink], path: Path, *, note: str = "") -> int:
-    """Write links to a Parquet file, replacing what is there once all are written; return how many there are.
+    """Write links to a file, replacing what is there once all are written; return how many there are.
 
-    A note goes into the file's metadata, as `multilink.fitted`.
+    A file whose name ends in `.csv`, `.jsonl` or `.ndjson` is CSV, with relations as JSON, or JSON Lines. Any other is
+    Parquet, with a note in its metadata, as `multilink.fitted`.
     """
     remaining, count = iter(links), 0
     schema = LINK_SCHEMA.with_metadata({**LINK_SCHEMA.metadata, FITTED: note}) if note else LINK_SCHEMA
     for left in path.parent.glob(f".{path.name}.*.tmp"):  # by a program that was killed
         left.unlink(missing_ok=True)
     with Folder(str(path.parent)).create(path.name) as sink:
-        with pq.ParquetWriter(sink.stream, schema, compression=COMPRESSION) as writer:
+        with _writer(path.suffix.lower(), sink.stream, schema) as write:
             while batch := list(islice(remaining, ROWS_AT_ONCE)):
-                writer.write_table(records_table(batch, LINK_SCHEMA).replace_schema_metadata(schema.metadata))
+                write(records_table(batch, LINK_SCHEMA).replace_schema_metadata(schema.metadata))
                 count += len(batch)
         sink.commit()
     return count
+
+
+@contextmanager
+def _writer(ending: str, stream: BinaryIO, schema: pa.Schema) -> Iterator[Callable[[pa.Table], object]]:
+    """Give what writes tables of links to a stream, in the format of a file's ending."""
+    if ending in (".jsonl", ".ndjson"):
+        yield lambda table: stream.writelines(f"{_json(row)}\n".encode() for row in table.to_pylist())
+    elif ending == ".csv":
+        place = schema.get_field_index("relations")
+        field = pa.field("relations", pa.string())
+        with CSVWriter(stream, schema.set(place, field)) as lines:
+            yield lambda table: lines.write(
+                table.set_column(place, field, [list(map(_json, table[place].to_pylist()))])
+            )
+    else:
+        with pq.ParquetWriter(stream, schema, compression=COMPRESSION) as writer:
+            yield writer.write_table
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

@@ -26,17 +26,18 @@ _COMPARED = ("id", "links", GIVEN_LINKS, PREDICTED_LINKS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How far given and predicted links agree, in documents that came with links and could be linked.
+    """How far given and predicted links agree, and how many are true, in documents that could be linked.
 
     Attributes:
-        documents: those documents.
+        documents: those that came with links.
         given: links that they came with.
         predicted: links that the model predicts.
         same: links that are both.
         images: images that both link.
         same_sentence: of those, the ones that both link to the same sentence.
-        judged: those of the documents whose true links are known.
+        judged: documents whose true links are known.
         true: their true links.
+        true_where_given: those of documents that came with links.
         judged_given: given links of them.
         true_given: of those, the true ones.
         judged_predicted: predicted links of them.
@@ -51,6 +52,7 @@ class Agreement:
     same_sentence: int = 0
     judged: int = 0
     true: int = 0
+    true_where_given: int = 0
     judged_given: int = 0
     true_given: int = 0
     judged_predicted: int = 0
@@ -64,7 +66,7 @@ class Agreement:
         shares = {
             "agreement": _share(self.same_sentence, self.images),
             "given_precision": _share(self.true_given, self.judged_given),
-            "given_recall": _share(self.true_given, self.true),
+            "given_recall": _share(self.true_given, self.true_where_given),
             "predicted_precision": _share(self.true_predicted, self.judged_predicted),
             "predicted_recall": _share(self.true_predicted, self.true),
         }
@@ -72,17 +74,16 @@ class Agreement:
 
     def lines(self) -> list[str]:
         """Return the agreement as aligned text."""
-        if not self.documents:
+        if not self.documents and not self.judged:
             return ["no document came with links: nothing to compare"]
-        same = _percent(self.same, self.given), _percent(self.same, self.predicted)
-        rows: list[tuple[str, ...]] = [
-            (f"{self.documents:,} documents", "given", "predicted"),
-            ("links", f"{self.given:,}", f"{self.predicted:,}"),
-            ("of them also the other's", *same),
-        ]
+        rows: list[tuple[str, ...]] = [(f"{self.documents:,} documents that came with links", "given", "predicted")]
+        if self.documents:
+            rows.append(("links", f"{self.given:,}", f"{self.predicted:,}"))
+            same = _percent(self.same, self.given), _percent(self.same, self.predicted)
+            rows.append(("of them also the other's", *same))
         if self.judged:
             precision = (self.true_given, self.judged_given), (self.true_predicted, self.judged_predicted)
-            recall = (self.true_given, self.true), (self.true_predicted, self.true)
+            recall = (self.true_given, self.true_where_given), (self.true_predicted, self.true)
             title = f"of {self.judged:,} documents whose true links are known: precision"
             rows += [(title, *starmap(_percent, precision)), ("recall", *starmap(_percent, recall))]
         return aligned(rows)
@@ -113,8 +114,8 @@ def compare(folder: Folder, paths: Iterable[str]) -> Agreement:
     for path in paths:
         with folder.open(path) as stream:
             rows = pq.read_table(stream, columns=list(_COMPARED)).to_pylist()
-        compared = (row for row in rows if row[GIVEN_LINKS] is not None and row[PREDICTED_LINKS] is not None)
-        agreement = sum(map(agreement_of, compared), start=agreement)
+        linked = (row for row in rows if row[PREDICTED_LINKS] is not None)
+        agreement = sum(map(agreement_of, linked), start=agreement)
     return agreement
 
 
@@ -138,23 +139,26 @@ def caution_line(trained_on: str, dataset: str) -> str:
 
 def agreement_of(row: Mapping[str, Any]) -> Agreement:
     """Return how far the links of one document agree."""
-    given, predicted = _pairs(row[GIVEN_LINKS]), _pairs(row[PREDICTED_LINKS])
+    given, predicted = _pairs(row[GIVEN_LINKS] or ()), _pairs(row[PREDICTED_LINKS])
     of_given, of_predicted = ({image: text for text, image in pairs} for pairs in (given, predicted))
     both = of_given.keys() & of_predicted.keys()
-    agreement = Agreement(
-        documents=1,
-        given=len(given),
-        predicted=len(predicted),
-        same=len(given & predicted),
-        images=len(both),
-        same_sentence=sum((of_predicted[image], image) in given for image in both),
-    )
+    agreement = Agreement()
+    if row[GIVEN_LINKS] is not None:
+        agreement = Agreement(
+            documents=1,
+            given=len(given),
+            predicted=len(predicted),
+            same=len(given & predicted),
+            images=len(both),
+            same_sentence=sum((of_predicted[image], image) in given for image in both),
+        )
     if row["links"] is None:
         return agreement
     true = _pairs(row["links"])
     return agreement + Agreement(
         judged=1,
         true=len(true),
+        true_where_given=len(true) * agreement.documents,
         judged_given=len(given),
         true_given=len(given & true),
         judged_predicted=len(predicted),

@@ -92,14 +92,17 @@ def trusted_keys(paths: Iterable[Path] | None = None) -> list[SSlibKey]:
     """Return public keys out of PEM files, and of folders with files `*.pub.pem`.
 
     Args:
-        paths: of files and folders; None: those that this machine is set up with (`default_trust`).
+        paths: of files and folders; None: those that this machine is set up with (`default_trust`), or else the key
+            that belongs to its own private one.
 
     Raises:
         NotFoundError: there is no such file, or a folder has none.
         ConfigError: a file is no public ed25519 key, or a path is empty: that would be the working folder.
     """
-    keys = []
-    for path in default_trust() if paths is None else paths:
+    named = default_trust() if paths is None else paths
+    signer = own_signer() if paths is None and not named and key_path().is_file() else None
+    keys = [] if signer is None else [signer.public_key]
+    for path in named:
         if path == Path():
             raise ConfigError("trust: expected a public key or a folder of them, found the working folder or nothing")
         files = sorted(path.glob(f"*{PUBLIC_SUFFIX}")) if path.is_dir() else [path]

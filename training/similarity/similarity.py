@@ -82,12 +82,17 @@ def predicted_pairs(similarities: Floats) -> tuple[Int64, Int64]:
     """Return rows and columns of the links that an n x m matrix predicts, by row.
 
     As in figure 4 of Hessel 2019, they are the matching that AP sums over, of at most min(n, m) edges: each sentence
-    and each image has at most one link, and no link has a similarity below zero. Raises as `match`.
+    and each image has at most one link, and no link has a similarity below zero. Of equally good matchings it is one
+    that does not go by the order of sentences and images, which says nothing. Raises as `match`.
 
     >>> predicted_pairs(np.array([[0.9, 0.8], [0.7, 0.1], [-0.5, -0.2]]))
     (array([0, 1]), array([1, 0]))
     """
-    return match(similarities, min(similarities.shape), Matching.AT_MOST)
+    numbers = np.random.default_rng(similarities.shape)
+    shuffled, turned = map(numbers.permutation, similarities.shape)
+    rows, columns = match(similarities[np.ix_(shuffled, turned)], min(similarities.shape), Matching.AT_MOST)
+    order = np.argsort(shuffled[rows])
+    return shuffled[rows][order], turned[columns][order]
 
 
 def match_pairs(weights: Tensor, pairs: Iterable[tuple[slice, slice]], edges: Int64, matching: Matching | str) -> Edges:

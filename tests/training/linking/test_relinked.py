@@ -1,5 +1,7 @@
 """Files of links; documents keep what they had, agreement is what a plain count gives, a killed one goes on."""
 
+import csv
+import json
 import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -18,6 +20,7 @@ from schemas.lake import MANIFEST, Folder, Lake
 from schemas.tables import check_schema
 from training.linking.links import Linker, by_similarity, write_links
 from training.linking.records import LINK_SCHEMA, RELINKED_SCHEMA, PredictedLink, PredictedRelation
+from training.linking.relinked import Agreement, agreement_of
 from training.linking.versions import LinkedVersion, link_version, prepare_linking
 from training.model import LinkModel
 from training.shards import RunShards, run_here, shards_run_by
@@ -126,20 +129,29 @@ def test_agreement(lake: Lake, folder: Path, tmp_path: Path) -> None:
     given, predicted, true = (
         [pairs(row[name]) for row in both] for name in ("given_links", "predicted_links", "links")
     )
-    assert agreement.documents == agreement.judged == len(both) == 72
+    assert (agreement.documents, agreement.judged, len(both)) == (72, len(rows), 72)
     assert agreement.same == sum(len(a & b) for a, b in zip(given, predicted, strict=True)) > 20
     assert agreement.true_given == sum(len(a & b) for a, b in zip(given, true, strict=True))
-    assert agreement.true_predicted == sum(len(a & b) for a, b in zip(predicted, true, strict=True))
+    assert agreement.true_predicted == sum(len(pairs(row["predicted_links"]) & pairs(row["links"])) for row in rows)
     assert agreement.images == sum(
         len({image for _, image in a} & {image for _, image in b}) for a, b in zip(given, predicted, strict=True)
     )
     told = agreement.to_json()
+    assert told["given_recall"] == agreement.true_given / sum(map(len, true))
     assert told["agreement"] == agreement.same_sentence / agreement.images
     assert told["predicted_precision"] > told["given_precision"]  # it finds the links; half of the given are false
     heads, links, same, *_ = agreement.lines()
-    assert heads.split() == ["72", "documents", "given", "predicted"]
+    assert heads.split() == ["72", "documents", "that", "came", "with", "links", "given", "predicted"]
     assert links.split()[1:] == [str(agreement.given), str(agreement.predicted)]
     assert same.split()[-2:] == [f"{agreement.same / count:.1%}" for count in (agreement.given, agreement.predicted)]
+
+
+def test_without_given_links_the_predicted_ones_are_still_judged_by_known_ones() -> None:
+    row = {"given_links": None, "predicted_links": [{"sentence": 0, "image": 0}, {"sentence": 1, "image": 1}]}
+    known = agreement_of(row | {"links": [{"sentence": 0, "image": 0}, {"sentence": 1, "image": 2}]})
+    assert (known.documents, known.judged, known.to_json()["predicted_precision"]) == (0, 1, 0.5)
+    assert known.lines()[-2].split()[-2:] == ["–", "50.0%"]
+    assert agreement_of(row | {"links": None}) == Agreement()
 
 
 def test_without_given_links_there_is_nothing_to_compare(folder: Path, tmp_path: Path) -> None:
@@ -147,7 +159,7 @@ def test_without_given_links_there_is_nothing_to_compare(folder: Path, tmp_path:
     linked = relink(folder, lake, tmp_path / "out")
     agreement = compare_links(linked, Linker(model=LinkModel.load(folder), uri="x"), lake).agreement
     assert (agreement.documents, agreement.to_json()["agreement"]) == (0, None)
-    assert len(agreement.lines()) == 1
+    assert len(Agreement().lines()) == 1 and "came with links" in agreement.lines()[0]
 
 
 def test_a_killed_relinking_goes_on_where_it_was(lake: Lake, folder: Path, tmp_path: Path) -> None:
@@ -214,6 +226,18 @@ def test_written_links_have_the_schema(tmp_path: Path) -> None:
         "source": None,
         "word": None,
     }
+
+
+def test_the_ending_of_the_file_says_how_links_are_written(tmp_path: Path) -> None:
+    told = PredictedLink("e", 0, 2, 0.25, 1, "m", relations=(PredictedRelation("story", 0.75),), text='Käse, "süß"\n')
+    for name in ("a.csv", "a.JSONL", "a.parquet"):
+        assert write_links([PredictedLink("d", 1, 0, 0.5, 1, "m"), told], tmp_path / name) == 2
+    wanted = pq.read_table(tmp_path / "a.parquet").to_pylist()
+    assert [json.loads(line) for line in (tmp_path / "a.JSONL").read_text(encoding="utf-8").splitlines()] == wanted
+    with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert (first["similarity"], first["text"], second["text"]) == ("0.5", "", told.text)
+    assert json.loads(second["relations"]) == wanted[1]["relations"]
 
 
 def test_no_links_give_an_empty_table(tmp_path: Path) -> None:

@@ -316,6 +316,8 @@ def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(UsageError, match="no key was made; what is there is kept: File exists"):
         make_key(key_path())
     assert key_path().read_bytes() == text
+    public_path(key_path()).unlink()  # as where a cluster mounts the private key alone
+    assert [each.keyid for each in trusted_keys()] == [key.keyid]
 
 
 def test_no_key_signs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,12 @@ def test_a_document_without_sentences_or_images_has_no_links(shape: tuple[int, i
     assert rows.tolist() == columns.tolist() == [] and rows.dtype == columns.dtype == np.int64
 
 
+def test_equal_similarities_do_not_go_by_the_order_of_sentences_and_images() -> None:
+    """A model that knows nothing would be right wherever documents are in order."""
+    on_diagonal = [np.equal(*predicted_pairs(np.zeros((count, count)))).mean() for count in range(2, 40)]
+    assert np.mean(on_diagonal) < 0.3
+
+
 @pytest.mark.parametrize("odd", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize(("others", "expected"), [([0.2, 0.3, 0.1], [1, 2]), ([-0.2, -0.3, 0.1], [0, 3])])
 def test_what_is_not_finite_counts_as_zero(odd: float, others: list[float], expected: list[int]) -> None:
