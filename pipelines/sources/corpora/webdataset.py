@@ -12,6 +12,8 @@ the same name in another folder:
     images/7.jpg .. texts/7.txt                          one
     7.jpg  7.jpg  7.txt                                  two: a writer that began again appended the second
 
+Folders are put together by kind alone: no text is below that of the pictures, and no picture below that of the texts.
+
 A caption is `KEY.txt`, else `caption` or `text` of the JSON. In a document `images` are null where a text stands, else
 the name of a file of the tar, or of the sample (`0.jpg` of `doc7.0.jpg`), or any other token: then the sample's only
 picture is meant, and of a TIFF with several the next.
@@ -67,6 +69,7 @@ from schemas.tables import clean
 
 _NAME = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)", re.DOTALL)
 _CAPTIONS = ("caption", "txt", "text", "TEXT")
+_NOT_READ = (".heic", ".heif", ".jxl", ".jp2", ".svg", ".psd", ".dng", ".raw")  # pictures, by their names
 
 
 class Member(NamedTuple):
@@ -113,10 +116,8 @@ def read_webdataset(shard: str, reading: Reading) -> Iterator[CandidateDocument 
     """Yield the documents of a shard."""
     stem = str(PurePosixPath(reading.place(shard)).with_suffix(""))
     if shard.lower().endswith(COMPRESSED):
-        name = PurePosixPath(shard).name
-        raise BrokenInputError(
-            f"{name}: expected a tar that is not compressed, to find its pictures in; unpack it", name
-        )
+        expected = "expected a tar that is not compressed, to find its pictures in; unpack it"
+        raise BrokenInputError(f"{PurePosixPath(shard).name}: {expected}", PurePosixPath(shard).name)
     members, problem = _members(shard)
     samples = _samples(members)
     read = partial(_obelics_outcomes, reading=reading, tar=reading.address(shard))
@@ -154,13 +155,11 @@ def _samples(members: Iterable[Member]) -> list[Sample]:
     newest: dict[str, dict[str, Member]] = {}
     groups: list[tuple[str, dict[str, Member]]] = []
     for member in members:
-        match = _NAME.fullmatch(member.name)
-        if match is None:
-            continue
-        if match[1] not in newest or member.name in newest[match[1]]:
-            newest[match[1]] = {}
-            groups.append((match[1], newest[match[1]]))
-        newest[match[1]][member.name] = member
+        if match := _NAME.fullmatch(member.name):
+            if match[1] not in newest or member.name in newest[match[1]]:
+                newest[match[1]] = {}
+                groups.append((match[1], newest[match[1]]))
+            newest[match[1]][member.name] = member
     samples = _across_folders([sample for key, files in groups for sample in _parted(key, files)])
     seen = Counter[str]()
     for number, sample in enumerate(samples):
@@ -211,11 +210,17 @@ def _by_stem(sample: Sample) -> dict[str, dict[str, Member]]:
 
 
 def _joined(samples: list[Sample]) -> list[Sample]:
+    names = [name for sample in samples for name in sample.files]
+    telling = _folders(name for name in names if _extension(name) in ("txt", "json"))
+    showing = _folders(name for name in names if is_picture(name) or name.lower().endswith(_NOT_READ))
     alone = [sample for sample in samples if not {"txt", "json"} & set(map(_extension, sample.files))]
     texts = [sample for sample in samples if not sample.pictures]
     joined: dict[int, Sample | None] = {}
     for place in range(-2, -6, -1):  # the last folder first
-        shown, told = (_by_name([each for each in some if id(each) not in joined], place) for some in (alone, texts))
+        shown, told = (
+            _by_name([each for each in some if id(each) not in joined], place, barred)
+            for some, barred in ((alone, telling), (texts, showing))
+        )
         for name in shown.keys() & told.keys():
             (picture, *others), (text, *more) = shown[name], told[name]
             if not others and not more:
@@ -224,12 +229,17 @@ def _joined(samples: list[Sample]) -> list[Sample]:
     return [sample for sample in whole if sample is not None]
 
 
-def _by_name(samples: Iterable[Sample], place: int) -> dict[tuple[str, ...], list[Sample]]:
-    """Return samples by the parts of their names, without the folder at a place from the end."""
+def _folders(names: Iterable[str]) -> set[str]:
+    """Return every folder that some files are below."""
+    return {name[:end] for name in names for end, sign in enumerate(name) if sign == "/"}
+
+
+def _by_name(samples: Iterable[Sample], place: int, barred: set[str]) -> dict[tuple[str, ...], list[Sample]]:
+    """Return samples by the parts of their names, without the folder at a place from the end, which is not barred."""
     named: dict[tuple[str, ...], list[Sample]] = {}
     for sample in samples:
         parts = sample.key.split("/")
-        if len(parts) >= -place:
+        if len(parts) >= -place and "/".join(parts[: place + 1]) not in barred:
             named.setdefault((*parts[:place], *parts[place + 1 :]), []).append(sample)
     return named
 
@@ -255,8 +265,11 @@ def _obelics_outcomes(
     caption = caption if written is None else utf8(written)
     if not sample.pictures or caption is None:
         wanted = "a caption" if sample.pictures else "a picture"
-        hint = "the files of a sample have one name up to the first dot and follow each other after tar --sort=name"
-        raise FieldError(Reason.MISSING_FIELD, f"expected {wanted}, found {', '.join(sample.files)[:400]}; {hint}")
+        raise FieldError(
+            Reason.MISSING_FIELD,
+            f"expected {wanted}, found {', '.join(sample.files)[:400]}; the files of a sample have one name up to the "
+            "first dot and follow each other after tar --sort=name",
+        )
     yield from captioned(
         caption, [CandidateImage(f"{tar}{INSIDE}{each.place}", url) for each in sample.pictures], reading, record_id
     )

@@ -130,6 +130,14 @@ def written(path: Path, names: list[str]) -> None:
         ),
         (["i/1.05.jpg", "i/1.06.jpg", "t/1.05.txt", "t/1.06.txt"], {"i/1.05": (2, [0]), "i/1.06": (3, [1])}, []),
         (["i/a.0.jpg", "i/a.1.jpg", "t/a.txt"], {"i/a": (2, [0, 1])}, []),
+        # folders by what is shown, not by kind
+        (
+            ["c/7.jpg", "c/7.cls", "c/8.jpg", "c/8.txt", "d/7.heic", "d/7.txt", "d/8.jpg", "d/8.txt"],
+            {"c/8": (3, [2]), "d/8": (7, [6])},
+            ["c/7 missing-field", "d/7 missing-field"],
+        ),
+        (["c/7.jpg", "c/8.txt", "d/7.txt"], {}, ["c/7 missing-field", "c/8 missing-field", "d/7 missing-field"]),
+        (["c/x/7.jpg", "d/x/7.txt", "d/y/7.HEIC"], {}, ["c/x/7 missing-field", "d/y/7 missing-field"]),
         # one text of another kind
         (["7.jpg", "7.en.txt", "8.jpg", "8.en.txt"], {"7": (1, [0]), "8": (3, [2])}, []),
         (["i/a.jpg", "t/a.txt", "u/a.txt"], {}, ["i/a missing-field", "t/a missing-field", "u/a missing-field"]),
