@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import compress
+from itertools import compress, zip_longest
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -295,7 +295,11 @@ def _find_documents(lake: Lake, takedowns: Takedowns, named: Named) -> tuple[set
             named.pages.update(filter(None, (row["url"], row["captured"])))
             wanted.update((*build, address) for address in row["addresses"])
         pairs = zip(row["addresses"], row["sources"], strict=False)
-        embedded.update((*build, address) for address, source in pairs if takedowns.matches_address(source))
+        embedded.update(
+            (*build, address)
+            for address, source in pairs
+            if takedowns.matches_image(source.removeprefix("sha256:"), source)
+        )
     for _, row in _rows(lake, Read.DOCUMENT) if named.records else ():
         if row["text"] is None and row["key"] in named.records:  # of a record whose document has another id
             named.documents.add(row["key"])
@@ -323,7 +327,16 @@ def take_out(lake: Lake, documents: frozenset[str], images: frozenset[str], *, d
         for name in list(folder.files()):
             rows = read_columns(folder, name).to_pylist()
             stay = [row for row in rows if row["key"] not in (documents if row["kind"] == Read.DOCUMENT else images)]
-            left = [_without(row, [(*build, address) not in ways for address in row["addresses"]]) for row in stay]
+            left = [
+                _without(
+                    row,
+                    [
+                        (*build, address) not in ways and source.removeprefix("sha256:") not in images
+                        for address, source in zip_longest(row["addresses"], row["sources"], fillvalue="")
+                    ],
+                )
+                for row in stay
+            ]
             count += len(rows) - len(stay)
             if left != rows and not dry_run:
                 append(folder, (LedgerRow(**row) for row in left))  # under a name of its content

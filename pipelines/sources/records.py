@@ -46,6 +46,7 @@ class CandidateImage:
         licence: where the source states it.
         metadata: what the source says of it.
         after: how many of the document's sentences stand before it (`schemas.documents`); None: unknown.
+        original: of a copy that this project exported, the SHA-256 of the bytes that it was made of; else empty.
     """
 
     uri: str
@@ -53,6 +54,7 @@ class CandidateImage:
     licence: str | None = None
     metadata: Metadata | None = None
     after: int | None = None
+    original: str = ""
 
 
 @travels

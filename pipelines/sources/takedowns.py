@@ -3,7 +3,8 @@
     id:3x9k2f                                 a document's id, or the record's id at its source
     url:https://imgur.com/a/AbCdE             a page, or an image; `url:` may be left out
     domain:example.org                        every page and image of a host and of those below it; bücher.example, too
-    sha256:9f86d081884c7d65...                an image, by the SHA-256 of its original bytes; `sha256:` may be left out
+    sha256:9f86d081884c7d65...                an image, by the SHA-256 of its original bytes; `sha256:` may be left out;
+                                              a copy of it that this project exported and reads again goes, too
     # a comment, also behind an entry after a space
 
 An id is matched as a whole, `#` in it included: behind an id a comment begins with ` # `.
@@ -75,8 +76,7 @@ class Takedowns:
 
     def matches_candidate(self, candidate: CandidateDocument) -> str | None:
         """Return the entry that takes out a whole document: its id, its record's id, or its page's URL."""
-        record = candidate.provenance
-        return self.matches_record((candidate.id, record.record_id), (record.url or "",))
+        return self.matches_record((candidate.id, candidate.provenance.record_id), (candidate.provenance.url or "",))
 
     def matches_record(self, ids: Iterable[str], urls: Iterable[str]) -> str | None:
         """Return the entry that takes out what has these ids and pages."""
@@ -125,9 +125,9 @@ def said(entry: str) -> str:
 def without_listed(outcomes: Iterable[Any], takedowns: Takedowns) -> Iterator[Any]:
     """Yield outcomes of a source, which stand together by record, without what is on the list.
 
-    A document on it is a failure, which does not name it, and so are failures of one. An image whose address is on it
-    has none that can be used. Items that are neither documents nor failures yet pass as they are. A record that repeats
-    the id of a document on the list comes after it, anywhere.
+    A document on it is a failure, which does not name it, and so are failures of one. An image whose address or
+    original is on it has no usable address. Items that are neither documents nor failures yet pass as they are. A
+    record that repeats the id of a document on the list comes after it, anywhere.
     """
     if not takedowns.entries:
         yield from outcomes
@@ -157,8 +157,8 @@ def without_listed(outcomes: Iterable[Any], takedowns: Takedowns) -> Iterator[An
 
 def _without_listed(image: CandidateImage, takedowns: Takedowns) -> CandidateImage:
     """Return an image; of one that is on the list the address says so."""
-    entry = takedowns.matches_address(image.uri, image.source or image.uri)
-    return replace(image, uri=str(Unusable(Reason.TAKEN_DOWN, said(entry)))) if entry else image
+    entry = takedowns.matches_image(image.original, image.uri, image.source or image.uri)
+    return replace(image, uri=str(Unusable(Reason.TAKEN_DOWN, said(entry))), original="") if entry else image
 
 
 def _record_id(outcome: object) -> str | None:

@@ -93,8 +93,9 @@ class _Note(beam.DoFn):
 
 
 def row_of(candidate: CandidateDocument) -> LedgerRow:
-    """Return the row of a document in the ledger."""
-    read, sources = candidate.provenance, tuple(image.source or image.uri for image in candidate.images)
+    """Return the row of a document in the ledger; a copy comes from two places: a file, and its original."""
+    read, images = candidate.provenance, candidate.images
+    copies = [image for image in images if image.original]
     return LedgerRow(
         Read.DOCUMENT,
         candidate.id,
@@ -102,6 +103,8 @@ def row_of(candidate: CandidateDocument) -> LedgerRow:
         read.record_id,
         read.captured,
         texts_key(sentence.text for sentence in candidate.sentences),
-        tuple(image.uri for image in candidate.images),
-        sources if any(image.source for image in candidate.images) else (),
+        tuple(image.uri for image in (*images, *copies)),
+        (*(image.source or image.uri for image in images), *(f"sha256:{image.original}" for image in copies))
+        if copies or any(image.source for image in images)
+        else (),
     )

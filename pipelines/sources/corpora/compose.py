@@ -284,7 +284,7 @@ def restored(pieces: Sequence[Piece], reading: Reading, record_id: str, extras: 
         dataset=reading.dataset,
         sentences=tuple(Sentence(clean(text), role) for text, role in zip(texts, about.roles, strict=True)),
         images=tuple(
-            CandidateImage(picture.uri, said.source, said.licence, said.metadata, place)
+            CandidateImage(picture.uri, said.source, said.licence, said.metadata, place, said.hash)
             for picture, said, place in zip(pictures, about.images, after, strict=True)
         ),
         links=None if about.links is None else tuple(about.links),

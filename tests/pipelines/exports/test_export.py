@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import webdataset
 from builds import PLAIN, build_of, quiet, tree
+from lake_bytes import bytes_of
 from PIL import Image
 from shared_pictures import SEVERAL, check_reading
 from typer.testing import CliRunner
@@ -24,6 +25,9 @@ from orchestration.cli import app
 from pipelines.exports.export import EXPORT, NAMES, export_version
 from pipelines.exports.formats import FORMATS
 from pipelines.exports.reading import ShownDocument, read_shard, shards_of
+from pipelines.forgetting.forget import forget
+from pipelines.forgetting.holdings import find_holdings
+from pipelines.sources.takedowns import read_takedowns
 from schemas.documents import document_schema
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest
@@ -245,3 +249,22 @@ def test_documents_come_back_equal(built: Any, documents: Documents, tmp_path: P
             assert found.shape == expected.shape
             assert np.abs(found - expected).mean() < 2  # a JPEG of a JPEG
     assert check_reading(lake, summary.manifest) > 0  # one picture is in all of them
+
+
+@pytest.mark.parametrize("form", ["mmc4", "obelics", "webdataset", "hf"])
+def test_a_picture_that_is_taken_down_by_its_original_is_in_no_copy(
+    built: Any, documents: Documents, tmp_path: Path, form: str
+) -> None:
+    export_version(built.manifest, built.folder, Folder(str(tmp_path / "out")), form=form, say=quiet)
+    lake, listed = Lake.at(str(tmp_path / "lake")), tmp_path / "list.txt"
+    number = [image["source"] for image in documents["d07"].row["images"]].index("pictures/7.png")
+    listed.write_text(documents["d07"].row["images"][number]["hash"])
+    settings = (f"source.documents={tmp_path / 'out'}", *PLAIN)
+    before = build_of(form, lake, *settings).manifest
+    (held,) = find_holdings(lake, read_takedowns(listed)).holdings
+    assert (held.version, held.documents, len(held.images)) == (before.version, (), 1)
+    after = build_of(form, lake, *settings, f"takedown_list={listed}", "documents.min_images=2")
+    assert after.manifest.failures == {"taken-down": 1, "too-few-images": 1}
+    assert documents_of(after.manifest, Folder(after.path)).keys() == documents.keys() - {"d07"}
+    forget(lake, read_takedowns(listed), dry_run=False, say=quiet)
+    assert not any(listed.read_bytes() in data for data in bytes_of(lake).values())

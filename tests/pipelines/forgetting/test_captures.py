@@ -37,6 +37,7 @@ SHARED_RECORD = [
     LedgerRow(Read.DOCUMENT, key, None, "13_3", None, "text", (f"{key}.png",)) for key in ("all-7", "all-8")
 ]
 IN_FILE = "a.tar!/1.jpg"
+ORIGINAL = f"sha256:{'c' * 64}"
 ONE_NAME = {
     ("aaa", "1"): [document("X0", "0.png"), image("a", "0.png")],
     ("bbb", "1"): [document("Y0", "0.png"), image("b", "0.png")],
@@ -61,6 +62,10 @@ def two_pictures(address: str, second: str) -> dict[tuple[str, str], list[Ledger
         pytest.param(
             {("aaa", "1"): [document("X0", IN_FILE, sources=(WEB,)), image("a", IN_FILE)]}, WEB, "a", "",
             id="the address that a picture in a file came from",
+        ),
+        pytest.param(
+            {("aaa", "1"): [document("X0", IN_FILE, IN_FILE, sources=(WEB, ORIGINAL)), image("a", IN_FILE)]},
+            ORIGINAL, "ac", "", id="the original of a copy in a file",
         ),
         pytest.param(
             {("cite", "1"): [*SHARED_RECORD, image("a", "all-7.png"), image("b", "all-8.png")]}, "id:all-7", "a", "",
@@ -110,14 +115,16 @@ def test_what_a_killed_build_had_captured_is_found_by_its_address(lake: Lake) ->
 
 def test_rows_and_addresses_are_taken_out(lake: Lake) -> None:
     append(lake.ledger("aaa", "1"), [document("X0", WEB), document("Z0", WEB, "2.png"), image("a", WEB)])
-    append(lake.ledger("bbb", "1"), [document("Y0", "1.png"), image("b", "1.png")])
-    goes = frozenset(["X0"]), frozenset(["a" * 64])
+    copied = document("Y0", "1.png", "1.png", sources=("1.png", ORIGINAL))
+    append(lake.ledger("bbb", "1"), [copied, image("b", "1.png")])
+    goes = frozenset(["X0"]), frozenset(["a" * 64, "c" * 64])
     assert take_out(lake, *goes, dry_run=True) == 2
     assert find_named(lake, listed("id:X0")).documents == {"X0"}
     assert take_out(lake, *goes, dry_run=False) == 2
     left = find_named(lake, listed("id:X0", "id:Z0", "id:Y0"))
     assert left.documents == {"Z0", "Y0"}
     assert {key[0]: places for key, places in left.shown.items()} == {"b": {"1.png"}}
+    assert not find_named(lake, listed(ORIGINAL)).images
 
 
 def test_versions_of_builds_without_a_ledger_are_named(lake: Lake) -> None:
