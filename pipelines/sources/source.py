@@ -9,7 +9,7 @@ fetched by `fetch_records`: one request each, and what is read of its answer.
 What it reads is found before anything is read:
 
     a file                         as it is; `ARCHIVE!/MEMBER` is a file, too
-    a folder, a tar, a zip         the published file in it, at whatever depth, compressed or not
+    a folder, a tar, a zip         the published file in it, at whatever depth, compressed or not; none is hidden
     http://, https://              the same, once what is there is captured in raw/
     (images) http://, https://     an archive is captured; else a folder, whose pictures are fetched one by one
 
@@ -28,7 +28,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from msgspec import Meta
 
 from pipelines.embedded import on_web
-from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, file_names, is_archive, is_pattern
+from pipelines.files import COMPRESSED, INSIDE, BrokenInputError, is_archive, is_pattern
 from pipelines.ledger import LedgerRow, Read, append
 from pipelines.recipe import BuildConfig
 from pipelines.settings import HttpConfig
@@ -64,7 +64,8 @@ class Input:
             memory: a plain file. `images` are files by name: a folder, a tar, a zip, or the address of a folder on the
             web.
         published: the names it has where it is published, the likeliest first. Of shards those of all names are read;
-            of two that differ in their name's end alone, the likelier one. `!` begins the name of what is none.
+            of two that differ in their name's end alone, the likelier one; it is an error where only capitals differ.
+            `!` begins the name of what is none.
         is_needed: whether the source can do nothing without it.
         is_one_kind: whether shards of two names in one folder are refused, since they may hold the same twice.
     """
@@ -305,11 +306,10 @@ def _found(text: str, given: Input, capture: Capture) -> list[str]:
     is_folder = Folder(uri).is_folder()
     if inside:
         return [f"{uri}{INSIDE}{member}"]
-    is_shard = given.form == "shards" and not is_folder
-    if given.form not in ("file", "files", "shards") or is_shard or not (is_folder or is_archive(uri)):
+    if given.form not in ("file", "files", "shards") or not (is_folder or (given.form != "shards" and is_archive(uri))):
         return [uri]
     try:
-        there = list(file_names(uri))
+        there = OwnFiles(uri).names
     except BrokenInputError as problem:
         raise UsageError(f"source.{given.name} = {text!r}: {problem}") from problem
     names = _shards(there, published, given, text) if given.form == "shards" else _published(there, published)
@@ -324,8 +324,7 @@ def _published(paths: Iterable[str], wanted: tuple[str, ...]) -> list[str]:
     """Return the files of the likeliest name that any has; the one nearest to the root comes first."""
     ranked = sorted(paths, key=_depth_first)
     for name in wanted:
-        found = [path for path in ranked if _is_called(_plain_name(path), name)]
-        if found:
+        if found := [path for path in ranked if _is_called(_plain_name(path), name)]:
             return found
     return []
 
@@ -340,7 +339,12 @@ def _shards(paths: Iterable[str], wanted: tuple[str, ...], given: Input, text: s
             ending = wanted[rank].lstrip("!*").lower()
             first = plain[: -len(ending)] if plain.lower().endswith(ending) else plain
             stem = f"{path.removesuffix(PurePosixPath(path).name)}{first}"
-            chosen[stem] = min(chosen.get(stem, (rank, path)), (rank, path))
+            if (other := chosen.get(stem, (rank, path)))[0] == rank and _plain_name(other[1]) != plain:
+                raise UsageError(
+                    f"source.{given.name} = {text!r}: expected one file of a name, found {other[1]} and {path}; "
+                    "rename one of them"
+                )
+            chosen[stem] = min(other, (rank, path))
     kinds = sorted({rank for rank, _ in chosen.values()})
     if given.is_one_kind and len(kinds) > 1:
         found = " and ".join(wanted[rank] for rank in kinds)

@@ -46,7 +46,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from pipelines.embedded import Cell, Span, on_web
-from pipelines.files import INSIDE, file_names, is_archive
+from pipelines.files import INSIDE, is_archive
 from pipelines.sources.corpora.compose import (
     EXTRAS,
     INTERLEAVED_SCHEMA,
@@ -62,6 +62,7 @@ from pipelines.sources.corpora.compose import (
 )
 from pipelines.sources.corpora.webdataset import read_webdataset
 from pipelines.sources.fields import Number, Object, Real, text_or_none, typed
+from pipelines.sources.own_files import OwnFiles
 from pipelines.sources.records import (
     CandidateDocument,
     CandidateImage,
@@ -98,7 +99,7 @@ def read_mmc4(shard: str, reading: Reading) -> Iterator[CandidateDocument | Fail
     place = PurePosixPath(reading.place(shard))
     files = {shard: str(place)}
     if is_archive(shard):
-        members = (name for name in sorted(file_names(shard)) if name.lower().endswith(".jsonl"))
+        members = (name for name in OwnFiles(shard).names if name.lower().endswith(".jsonl"))
         files = {f"{shard}{INSIDE}{name}": str(place.parent / name) for name in members}
     read = partial(_mmc4_outcomes, reading=reading, beside=_beside(shard, reading))
     for file, name in files.items():
@@ -127,9 +128,8 @@ def _mmc4_outcomes(
         return
     sentences = [sentence(text) for text in texts]
     kept_texts = [number for number, text in enumerate(sentences) if text.text]
-    for position in range(len(texts)):
-        if not sentences[position].text:
-            yield rejected(record_id, Reason.EMPTY_SENTENCE, f"sentence {position} is blank")
+    blank = (position for position, text in enumerate(sentences) if not text.text)
+    yield from (rejected(record_id, Reason.EMPTY_SENTENCE, f"sentence {position} is blank") for position in blank)
     given = None
     try:
         given = _given(record, shown, len(texts)).of_kept(kept_texts, range(len(shown)), images_before=len(shown))
@@ -262,9 +262,8 @@ def _outcomes(
     described = object_of(about.get("text_content"))
     url = about.get("url") or described.get("url")
     extras = about.get(EXTRAS) or described.get(EXTRAS)
-    pieces = list(_pieces(rows, shard))
     yield from compose(
-        pieces,
+        _pieces(rows, shard),
         reading,
         record_id,
         url=url if isinstance(url, str) else None,

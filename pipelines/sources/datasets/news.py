@@ -4,7 +4,8 @@ A picture archive: pictures with their descriptions, and no articles; what `mult
 
     archive.jsonl   {"id": "p-1", "image": "pictures/1.jpg", "licence": "CC-BY-4.0", "title": "..", "caption": "..",
                      "credit": "..", "rights": "..", "date": "2019-05-01", "place": "..", "keywords": [".."]}
-    pictures        a folder, a tar or a zip without such a file: every picture in it, its path being its id
+    pictures        a folder, a tar or a zip without such a file: every picture in it, hidden ones apart, its path being
+                    its id
 
 A document is one picture and no sentence: there is nothing to train on. `id` and `image` (a path relative to the file's
 folder or `source.images`, or a URL) must be there; the other fields are metadata (`schemas.metadata`) and go, together
@@ -32,11 +33,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from pipelines.files import file_names
 from pipelines.named_files import is_picture
 from pipelines.recipe import EVERY_DOCUMENT, BuildConfig, as_published, without_limits
 from pipelines.settings import FeaturesConfig, SplitsConfig
 from pipelines.sources.fields import described, identifier, misspelt, split_named, typed
+from pipelines.sources.own_files import OwnFiles
 from pipelines.sources.records import (
     CandidateDocument,
     CandidateImage,
@@ -88,7 +89,7 @@ class ArchiveSource(Source):
         if self.archive:
             yield from outcomes_of(json_lines(self.archive), _archive_outcomes, identifier)
             return
-        for name in sorted(file_names(self.images)):
+        for name in OwnFiles(self.images).names:
             if is_picture(name):
                 yield _archive_document(name, CandidateImage(name))
 
@@ -115,8 +116,7 @@ def _archive_document(record_id: str, image: CandidateImage) -> CandidateDocumen
 
 def archive() -> BuildConfig:
     """A picture archive to be searched: one picture a document, no sentence, all in one split."""
-    thresholds = replace(EVERY_DOCUMENT, min_sentences=0)
-    config = without_limits("archive", ArchiveSource(), thresholds)
+    config = without_limits("archive", ArchiveSource(), replace(EVERY_DOCUMENT, min_sentences=0))
     return replace(config, features=FeaturesConfig(sentences=()), splits=SplitsConfig(val=0.0, test=0.0))
 
 

@@ -224,6 +224,7 @@ def files(folder: Path, *names: str) -> Path:
         ("tables", "0.parquet 0_stats.json", "0.parquet"),
         ("tables", "A.CSV B.Csv.GZ a.csv", "A.CSV B.Csv.GZ a.csv"),
         ("mmc4", "A.JSONL A.JSONL.ZIP", "A.JSONL"),
+        ("tables", "a.csv __MACOSX/._a.csv .ipynb_checkpoints/a-checkpoint.csv b/._a.csv", "a.csv"),
     ],
 )  # fmt: skip
 def test_every_shard_of_a_folder_is_read(form: Format, names: str, expected: str, tmp_path: Path) -> None:
@@ -237,6 +238,8 @@ def test_shards_of_two_kinds_are_refused_by_name_and_a_pattern_names_one(
     folder = files(tmp_path / "all", *names.split(), "x/c.parquet")
     with pytest.raises(UsageError, match=r"expected shards of one kind, found .* and .*\*\.\w+"):
         shards_of(form, folder)
+    with pytest.raises(UsageError, match=r"expected one file of a name, found B\.PARQUET and B\.parquet"):
+        shards_of(form, files(tmp_path / "other", "A.parquet", "A.parquet.gz", "B.parquet", "B.PARQUET"))
     assert shards_of(form, f"{folder}/*.parquet") == [names.split()[form != "hf"], "x/c.parquet"]
     assert len(shards_of(form, *(folder / name for name in names.split()))) == 2
     with pytest.raises(UsageError, match=r"expected \*\.none in it"):

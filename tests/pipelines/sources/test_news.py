@@ -1,6 +1,7 @@
 """News articles of JSON Lines, whose expected documents are written by hand from the fixture; and a picture archive."""
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -133,8 +134,14 @@ def test_a_folder_gives_every_picture_in_it(tmp_path: Path) -> None:
     pictures = ["b.jpg", "c/a.PNG", "d.Jpeg", "e.WEBP", "f.GIF", "g.tif", "h.avif"]
     for name in (*pictures, "readme.txt"):
         picture(tmp_path / name, 0)
-    found = list(ArchiveSource(images=str(tmp_path)).read())
-    assert [uris_of(each) for each in found if isinstance(each, CandidateDocument)] == [(name,) for name in pictures]
+    for name in ("._b.jpg", ".trash/b.jpg", "__MACOSX/c/._a.PNG", "__MACOSX/b.jpg"):  # as a Mac leaves them
+        picture(tmp_path / name, 0)
+    zipped = shutil.make_archive(str(tmp_path.with_suffix("")), "zip", tmp_path)
+    for root in (str(tmp_path), zipped):
+        found = list(ArchiveSource(images=root).read())
+        assert [uris_of(each) for each in found if isinstance(each, CandidateDocument)] == [
+            (name,) for name in pictures
+        ]
 
 
 def test_an_archive_is_built_with_what_the_record_says_over_what_the_file_says(tmp_path: Path) -> None:
