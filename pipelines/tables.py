@@ -130,7 +130,7 @@ class _Column:
             if found is None:
                 raise FileRejected(Reason.NOT_FOUND, f"row {row}: the file has no such row")
             self._first, batch = found
-            self._values, self._next = batch.column(0), self._first + batch.num_rows
+            self._values, self._next = batch.column(self._column), self._first + batch.num_rows
         value = self._values.slice(row - self._first, 1)
         try:
             value.validate(full=True)

@@ -413,3 +413,14 @@ def test_pictures_in_base64(begin: str, tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text(f'image,text\n"{held[0]}",One.\n')
     (draft,), failures, _ = read(tmp_path / "b.csv", "tables")
     assert uris_of(draft)[0].startswith("unusable:broken-record:") and not failures
+
+
+@pytest.mark.parametrize("shape", ["bytes", "struct", "list"])
+def test_columns_whose_names_begin_alike(shape: str, tmp_path: Path) -> None:
+    shown = [{"bytes": picture(n), "path": None} for n in range(3)]
+    images = {"bytes": [each["bytes"] for each in shown], "struct": shown, "list": [[each] for each in shown]}[shape]
+    small = [picture(n + 9) for n in range(3)]
+    columns = {"image.thumbnail": small, "image.bytes": small, "image": images, "text": ["A.", "B.", "C."]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    drafts, _, root = read(tmp_path, "hf")
+    assert [bytes_of(draft, root) for draft in drafts] == [[picture(n)] for n in range(3)]
