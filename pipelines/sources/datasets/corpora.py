@@ -22,7 +22,8 @@ path: a URL, or below `source.images`, or beside the file where it is no table o
 A picture that img2dataset could not fetch is a failure with its message; without the bytes its URLs are asked.
 
 A document has the id in the column `id` or `uid`; a number there, or a key, may be in every shard: it stands behind the
-shard's path. Exports of this project have a column `multilink` (`compose.EXTRAS`), and come back whole.
+shard's path. A row without one has its number there, as `row-2` where others have ids. Exports of this project have a
+column `multilink` (`compose.EXTRAS`), and come back whole.
 """
 
 import re
@@ -34,6 +35,7 @@ from typing import Any, Literal
 
 from pipelines.embedded import Cell, on_web
 from pipelines.files import BrokenInputError
+from pipelines.named_files import is_picture
 from pipelines.recipe import BuildConfig, without_limits
 from pipelines.settings import HttpConfig
 from pipelines.sources.corpora.compose import EXTRAS, Reading, document_of, restored, value_of
@@ -80,7 +82,10 @@ _PICTURE_COLUMNS = (
     "images", "image", "jpg", "png", "webp", "img", "picture", "image_base64", "url", "image_url", "file_name",
     "image_path",
 )  # fmt: skip
-_BASE64 = re.compile(r"data:image/[\w.+-]+;base64,|[A-Za-z0-9+/]{100}")
+# The beginnings of JPEG, PNG, GIF, WebP, BMP, TIFF, and AVIF: a path or the name of a file may be as long.
+_BASE64 = re.compile(
+    r"data:image/[\w.+-]+;base64,|(?:/9j/|iVBORw0KGgo|R0lGOD|UklGR|Qk[0-3]|SUkqA|TU0AK|AAAA)[A-Za-z0-9+/\s]{60}"
+)
 _ID_COLUMNS = ("id", "uid")
 _KEY_COLUMNS = ("key", "__key__")  # of a shard
 _FETCH_COLUMNS = {"url", "status", "error_message"}  # of img2dataset
@@ -99,7 +104,8 @@ class CorpusSource(Source):
         language: of the documents, where they do not say theirs.
         texts: of hf and tables: name of the column of texts; empty: the first of the usual ones.
         pictures: of hf and tables: name of the column of pictures; empty: likewise.
-        keep_splits: of hf and tables: whether documents keep the split in the name of their shard or its folder.
+        keep_splits: of hf and tables: whether documents keep the split in their column `split`, or else in the name of
+            their shard or its folder.
         skip_repeats: of mmc4: whether documents are left out whose page may be in the corpus twice, as the corpus
             states.
     """
@@ -166,15 +172,20 @@ def read_hf(shard: str, reading: Reading) -> Iterator[CandidateDocument | Failur
     pictures = _column(
         shard, there, (reading.source.pictures,) if reading.source.pictures else _PICTURE_COLUMNS, "pictures"
     )
-    read = partial(_outcomes, reading=reading, shard=reading.address(shard), texts=texts, pictures=pictures)
-    columns = (texts, *_ID_COLUMNS, *_KEY_COLUMNS, *sorted(_FETCH_COLUMNS - {pictures}), EXTRAS)
-    records = read_rows(shard, reading.place(shard), columns, present=(pictures,))
-    split = _split_of(shard) if reading.source.keep_splits else None
-    for outcome in outcomes_of(records, read):
-        if isinstance(outcome, CandidateDocument) and outcome.split is None:
-            yield replace(outcome, split=split)
-        else:
-            yield outcome
+    path = PurePosixPath(shard)
+    read = partial(
+        _outcomes,
+        reading=reading,
+        shard=reading.address(shard),
+        texts=texts,
+        pictures=pictures,
+        has_ids=not {*_ID_COLUMNS, *_KEY_COLUMNS}.isdisjoint(there),
+        split=_split_of(path.name.partition("-")[0].partition(".")[0], path.parent.name),
+    )
+    columns = (texts, *_ID_COLUMNS, *_KEY_COLUMNS, "split", *sorted(_FETCH_COLUMNS - {pictures}), EXTRAS)
+    if twice := ", ".join(name for name in (pictures, *columns) if there.count(name) > 1):
+        raise BrokenInputError(f"{path.name}: expected one column of each name, found several of {twice}", path.name)
+    yield from outcomes_of(read_rows(shard, reading.place(shard), columns, present=(pictures,)), read)
 
 
 def _column(shard: str, there: Sequence[str], names: Sequence[str], what: str) -> str:
@@ -188,19 +199,26 @@ def _column(shard: str, there: Sequence[str], names: Sequence[str], what: str) -
     return found
 
 
-def _split_of(shard: str) -> Split | None:
-    """Return the split that a shard's name or its folder's begins with, as Hugging Face names them."""
-    path = PurePosixPath(shard)
-    for name in (path.name.partition("-")[0].partition(".")[0], path.parent.name):
+def _split_of(*names: object) -> Split | None:
+    """Return the split that the first of some names has which is that of one; None where none is."""
+    for name in names:
         try:
-            return split_named(name, "split")
+            return split_named(str(name))
         except FieldError:
             continue
     return None
 
 
 def _outcomes(
-    numbered: Row, record_id: str, *, reading: Reading, shard: str, texts: str, pictures: str
+    numbered: Row,
+    record_id: str,
+    *,
+    reading: Reading,
+    shard: str,
+    texts: str,
+    pictures: str,
+    has_ids: bool,
+    split: Split | None,
 ) -> Iterator[CandidateDocument | Failure]:
     number, row = numbered
     is_fetched = row.keys() >= _FETCH_COLUMNS
@@ -216,14 +234,18 @@ def _outcomes(
     pairs = enumerate(zip(shown, cells, strict=True))
     found = {place: picture for place, (value, cell) in pairs if (picture := _picture(value, cell, reading))}
     cleaned = [_text(word) if word is not None else None for word in words]
+    split = (_split_of(row.get("split")) or split) if reading.source.keep_splits else None
     if row.get(EXTRAS) is not None:
-        yield restored([*filter(None, cleaned), *found.values()], reading, record_id, value_of(row[EXTRAS]))
+        whole = restored([*filter(None, cleaned), *found.values()], reading, record_id, value_of(row[EXTRAS]))
+        yield replace(whole, split=whole.split or split)
         return
-    own = next((row[name] for name in (*_ID_COLUMNS, *_KEY_COLUMNS) if isinstance(row.get(name), str | int)), None)
+    ids = (row.get(name) for name in (*_ID_COLUMNS, *_KEY_COLUMNS))
+    own = next((each for each in ids if isinstance(each, str | int) and str(each).strip()), None)
     is_of_all = isinstance(own, str) and not own.isdecimal() and any(row.get(name) == own for name in _ID_COLUMNS)
-    if own is not None:
-        record_id = str(own) if is_of_all else f"{record_id.rpartition(':')[0]}:{own}"
-    sentences = [sentence(text or "") for text in cleaned]
+    if own is not None or has_ids:
+        file, _, number_or_line = record_id.rpartition(":")
+        record_id = str(own) if is_of_all else f"{file}:{f'row-{number_or_line}' if own is None else own}"
+    sentences = [sentence((text or "").replace("<image>", " ")) for text in cleaned]
     kept_texts = [place for place, text in enumerate(sentences) if text.text]
     url = text_or_none(row, "url") if is_fetched else None
     if pictures != "url":
@@ -239,6 +261,7 @@ def _outcomes(
         own=None if own is None else str(own),
         url=url,
         links=(Link(0, 0),) if is_pair else None,
+        split=split,
         sentence_numbers=kept_texts,
         image_numbers=list(found),
     )
@@ -252,7 +275,7 @@ def _text(value: object) -> str:
     """Return a text, which may be in a field of an object: of a caption, or of a turn of a conversation."""
     if isinstance(value, dict):
         value = next((value[name] for name in ("text", "raw", "value") if name in value), None)
-    return typed(value, str, "a text").replace("<image>", " ")
+    return typed(value, str, "a text")
 
 
 def _picture(value: object, cell: Cell, reading: Reading) -> CandidateImage | None:
@@ -262,9 +285,11 @@ def _picture(value: object, cell: Cell, reading: Reading) -> CandidateImage | No
     path = value.get("path") if isinstance(value, dict) else value
     if not isinstance(path, str) or not path:
         return None
-    if _BASE64.match(path):
-        problem = FieldError(Reason.BROKEN_RECORD, "a picture in base64 is read of Parquet and Arrow alone")
-        return CandidateImage(str(cell) if is_table(cell.table) else unusable(problem))
+    if _BASE64.match(path) and not is_picture(path[-9:]):
+        problem = "a picture in base64 is read of Parquet and Arrow alone"
+        return CandidateImage(
+            str(cell) if is_table(cell.table) else unusable(FieldError(Reason.BROKEN_RECORD, problem))
+        )
     is_beside = not (is_table(cell.table) or reading.source.images or on_web(path) or path.startswith("/"))
     return CandidateImage(str(PurePosixPath(cell.table).parent / path) if is_beside else path)
 
@@ -317,8 +342,10 @@ def web() -> BuildConfig:
 
 def _corpus(dataset: Format, **source: str) -> BuildConfig:
     """Return a build that keeps every document of a corpus; most of the links of an old one are dead."""
-    config = without_limits(dataset, CorpusSource(format=dataset, **source))  # type: ignore[arg-type]
-    return replace(config, max_failure_share=0.95)
+    return replace(
+        without_limits(dataset, CorpusSource(format=dataset, **source)),  # type: ignore[arg-type]
+        max_failure_share=0.95,
+    )
 
 
 RECIPES = {

@@ -33,7 +33,11 @@ def record(number: int) -> dict[str, Any]:
         "id": f"d{number:02d}",
         "language": "de" if number % 2 else "en",
         "url": f"https://example.org/{number}",
-        "sentences": [f"Überschrift {number}: „Ein Haus“", {"text": "Two words.", "role": "caption"}, "End."],
+        "sentences": [
+            f"Überschrift {number}: „Ein Haus“",
+            {"text": "Two words.", "role": "caption"},
+            "End, see <image>.",
+        ],
         "images": images,
         "links": ([[1, 0], [2, 1]], [], None)[number % 3],
     }

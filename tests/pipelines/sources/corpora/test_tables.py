@@ -1,6 +1,7 @@
 """OBELICS, NeMo Curator's rows and Hugging Face's data sets; the files are written by `datasets` where it can."""
 
 import base64
+import hashlib
 import io
 import json
 from collections import Counter
@@ -16,6 +17,7 @@ from candidates import after_of, metadata_of, names, parted, sources_of, uris_of
 from corpus_files import flat as picture
 from corpus_files import tiff_of
 from PIL import Image
+from pyarrow import csv
 
 from pipelines.embedded import read_picture
 from pipelines.named_files import FileRejected
@@ -415,6 +417,16 @@ def test_pictures_in_base64(begin: str, tmp_path: Path) -> None:
     assert uris_of(draft)[0].startswith("unusable:broken-record:") and not failures
 
 
+@pytest.mark.parametrize("form", ["hf", "tables"])
+def test_long_names_of_pictures_are_no_base64(form: Format, tmp_path: Path) -> None:
+    digest = hashlib.sha512(b"0").hexdigest()
+    paths = [f"{digest}.png", digest, f"{'folder/' * 20}0.png", f"{'folder/' * 20}0000", f"/9j/{'A' * 120}.jpg"]
+    table = pa.table({"image": paths, "text": ["One."] * len(paths)})
+    (pq.write_table if form == "hf" else csv.write_csv)(table, tmp_path / ("a.parquet" if form == "hf" else "a.csv"))
+    drafts, failures, _ = read(tmp_path, form, images=str(tmp_path))
+    assert ([uris_of(draft)[0] for draft in drafts], failures) == (paths, [])
+
+
 @pytest.mark.parametrize("shape", ["bytes", "struct", "list"])
 def test_columns_whose_names_begin_alike(shape: str, tmp_path: Path) -> None:
     shown = [{"bytes": picture(n), "path": None} for n in range(3)]
@@ -424,3 +436,34 @@ def test_columns_whose_names_begin_alike(shape: str, tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     drafts, _, root = read(tmp_path, "hf")
     assert [bytes_of(draft, root) for draft in drafts] == [[picture(n)] for n in range(3)]
+
+
+@pytest.mark.parametrize(("keep_splits", "splits"), [(True, ["train", "val", "test", "test"]), (False, [None] * 4)])
+def test_rows_say_their_split_over_the_folder(keep_splits: bool, splits: list[str | None], tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    rows = [f"https://h.example/{n}.jpg,A picture.,{split}" for n, split in enumerate(("train", "Validation", "", "x"))]
+    (tmp_path / "test/photos.csv").write_text("\n".join(["url,caption,split", *rows]))
+    assert [draft.split for draft in read(tmp_path, "tables", keep_splits=keep_splits)[0]] == splits
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([2, None, None, 7], ["a.parquet:2", "a.parquet:row-1", "a.parquet:row-2", "a.parquet:7"]),
+        (["2", "", None, " "], ["a.parquet:2", "a.parquet:row-1", "a.parquet:row-2", "a.parquet:row-3"]),
+        (["x", "", "y", "3"], ["x", "a.parquet:row-1", "y", "a.parquet:3"]),
+    ],
+)
+def test_rows_without_an_id_among_others(ids: list[Any], expected: list[str], tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"id": ids, "image": list(map(picture, range(4))), "text": ["A."] * 4}), tmp_path / "a.parquet"
+    )
+    drafts, failures, _ = read(tmp_path, "hf")
+    assert ([draft.id for draft in drafts], failures) == (expected, [])
+
+
+@pytest.mark.parametrize("name", ["text", "url", "id", "other"])
+def test_a_column_that_is_read_is_there_once(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"url,text,id,other,{name}\nhttps://h.example/0.jpg,A.,1,B.,C.\n")
+    drafts, failures, _ = read(tmp_path, "tables")
+    assert (len(drafts), failures) == ((1, []) if name == "other" else (0, ["a.csv broken-record"]))
