@@ -308,7 +308,7 @@ def _writer(ending: str, stream: BinaryIO, schema: pa.Schema) -> Iterator[Callab
         field = pa.field("relations", pa.string())
         with CSVWriter(stream, schema.set(place, field)) as lines:
             yield lambda table: lines.write(
-                table.set_column(place, field, [list(map(_json, table[place].to_pylist()))])
+                table.set_column(place, field, pa.array(map(_json, table[place].to_pylist()), pa.string()))
             )
     else:
         with pq.ParquetWriter(stream, schema, compression=COMPRESSION) as writer:

@@ -232,6 +232,7 @@ def test_the_ending_of_the_file_says_how_links_are_written(tmp_path: Path) -> No
     told = PredictedLink("e", 0, 2, 0.25, 1, "m", relations=(PredictedRelation("story", 0.75),), text='Käse, "süß"\n')
     for name in ("a.csv", "a.JSONL", "a.parquet"):
         assert write_links([PredictedLink("d", 1, 0, 0.5, 1, "m"), told], tmp_path / name) == 2
+    assert write_links([PredictedLink("d", 1, 0, 0.5, 1, "m")], tmp_path / "b.csv") == 1
     wanted = pq.read_table(tmp_path / "a.parquet").to_pylist()
     assert [json.loads(line) for line in (tmp_path / "a.JSONL").read_text(encoding="utf-8").splitlines()] == wanted
     with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
