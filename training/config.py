@@ -5,14 +5,16 @@ objectives are parts (`training.parts`), and what they must agree on is checked 
 only what is read (`TrainConfig.reading`).
 """
 
+import os
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial, reduce
 from operator import or_
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from schemas.configs import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Settings, require
-from schemas.messages import UsageError
+from schemas.messages import ConfigError, UsageError
 from schemas.plugins import IMAGE_TOWERS, OBJECTIVES, SUM, TEXT_TOWERS, Group, canonical_names, find_part
 from training.objectives.term import Term
 from training.parts import DataConfig, LinkSettings, Needs, PartSettings, Reading, parts_in
@@ -52,10 +54,23 @@ class Precision(StrEnum):
     BFLOAT16 = "bfloat16"
 
 
+NO_GPU = "training.device = 'cuda': this machine has no usable GPU; use --set training.device=cpu"
+
+
 class Device(StrEnum):
     AUTO = "auto"
     CPU = "cpu"
     CUDA = "cuda"
+
+
+def check_driver() -> None:
+    """Raise a `ConfigError` where training is to be on a GPU and here, and this machine has no driver of one.
+
+    Whether a GPU with a driver can be used is known to PyTorch, which takes seconds to import.
+    """
+    drivers = (path for name in ("nvidia*", "nvhost*", "kfd", "dxg") for path in Path("/dev").glob(name))
+    if not os.environ.get("RAY_ADDRESS") and not any(drivers):
+        raise ConfigError(NO_GPU)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

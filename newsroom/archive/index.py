@@ -228,8 +228,7 @@ class Earlier:
         there, same = self.records.take(rows), np.ones(len(rows), bool)
         for name in FIELDS_SCHEMA.names:
             new, old = _comparable(table.column(name)), _comparable(there.column(name))
-            is_nothing = pc.and_(new.is_null(), old.is_null())
-            same &= pc.coalesce(pc.equal(new, old), is_nothing).to_numpy()
+            same &= pc.coalesce(pc.equal(new, old), pc.and_(new.is_null(), old.is_null())).to_numpy()
         return same
 
 

@@ -167,8 +167,7 @@ def first_of(rows: Int64, scores: Floats, count: int) -> Ranked:
     """Return the `count` best of ascending rows, in order."""
     kept = np.arange(len(rows))
     if count < len(rows):
-        bound = np.partition(scores, len(rows) - count)[len(rows) - count]
-        kept = np.flatnonzero(scores >= bound)
+        kept = np.flatnonzero(scores >= np.partition(scores, len(rows) - count)[len(rows) - count])
     order = kept[np.argsort(-scores[kept], kind="stable")][:count]
     return Ranked(rows[order].astype(np.int64), scores[order])
 

@@ -118,8 +118,7 @@ def _scores(queries: Sequence[LinkedQuery], found: Mapping[str, list[Any]], coun
         for group, members in groups.items():
             for metric, column in zip(METRICS, np.array(rows)[members].T, strict=True):
                 interval = mean_interval(column, documents[members])
-                name = f"{group}, whole pool of {count}"
-                yield interval.score(metric, n=len(members), group=name, measure=system)
+                yield interval.score(metric, n=len(members), group=f"{group}, whole pool of {count}", measure=system)
 
 
 def score_lines(report: EvaluationReport) -> list[str]:

@@ -29,7 +29,10 @@ def link_command(
             help="Own documents: HTML, Markdown, EPUB, JSON Lines, or a folder.",
         ),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION: link the documents of a data set.")] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="NAME or NAME@VERSION: link the documents of a data set.", autocompletion=options.datasets),
+    ] = None,
     lake: Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Lake of the data set.")] = "",
     splits: options.Splits = None,
     workers: Annotated[int, typer.Option(help="With --dataset: number of shards linked at the same time.")] = 1,

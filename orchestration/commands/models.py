@@ -10,12 +10,15 @@ from orchestration.steps import compare, evaluate, train
 from schemas.documents import Split
 from schemas.messages import UsageError
 from schemas.overrides import override
+from training.config import Device, check_driver
 from training.recipes import DEFAULT_RECIPE, known_recipe
 
 
 def train_command(
     lake: options.LakePath,
-    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION; not with --resume.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="NAME or NAME@VERSION; not with --resume.", autocompletion=options.datasets)
+    ] = None,
     recipe: options.Recipe = None,
     settings: options.Settings = None,
     workers: options.TrainWorkers = 1,
@@ -37,14 +40,14 @@ def train_command(
     say: options.Progress,
 ) -> options.Summaries:
     """Train on a data set, log the run in MLflow, and register the trained model as the challenger."""
-    if workers < 1:
-        raise UsageError(f"--workers {workers}: expected at least 1")
     if reuse and resume is not None:
         raise UsageError("--reuse finds the run to continue by its settings: expected no --resume")
+    if f"training.device={Device.CUDA}" in (settings or ()):
+        check_driver()
     if resume is None:
         make = known_recipe(recipe or DEFAULT_RECIPE)
         dataset = options.known_dataset(lake, dataset or "")
-        override(make(), settings or [])
+        override(make(), settings or []).check_workers(workers)
     made = train(
         say,
         lake=lake,
@@ -86,8 +89,8 @@ EvaluateSettings = Annotated[
 
 
 def evaluate_command(
-    model: Annotated[str | None, typer.Option(help=f"{options.ADDRESSES}.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION.")] = None,
+    model: Annotated[str | None, typer.Option(help=f"{options.ADDRESSES}.", autocompletion=options.models)] = None,
+    dataset: Annotated[str | None, typer.Option(help="NAME or NAME@VERSION.", autocompletion=options.datasets)] = None,
     split: options.Split = Split.TEST,
     lake: options.LakePath = "",
     report: options.Report = None,

@@ -3,6 +3,7 @@
 A check here needs no library of the halves, so that a mistake is reported before a command imports any.
 """
 
+import os
 import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -19,7 +20,7 @@ from schemas import documents
 from schemas.lake import Folder, Lake
 from schemas.manifest import Manifest, read_manifest
 from schemas.messages import NotFoundError, Say, UsageError
-from training.mlflow.stored import SQLITE, database_file
+from training.mlflow.stored import SQLITE, database_file, stored_names, tracking_uri
 
 if TYPE_CHECKING:
     from training.metrics.relations import RefineConfig
@@ -141,19 +142,41 @@ def _tracking(check: Callable[[str | None], str | None], text: str) -> Any:
     return typer.Option("--tracking-uri", envvar="MLFLOW_TRACKING_URI", callback=check, help=text)
 
 
+def datasets(ctx: typer.Context) -> list[str]:
+    """Return the data sets of the lake that is named before, or set: what a shell completes."""
+    return Lake.at(ctx.params.get("lake") or os.environ.get("MULTILINK_LAKE") or ".").dataset_names()
+
+
+def models() -> list[str]:
+    """Return the models that a shell completes: those of a database, without a server."""
+    return ["class-names", *stored_names(tracking_uri(None))]
+
+
+def recipes() -> list[str]:
+    """Return the names of the recipes of training."""
+    from training.recipes import RECIPES
+
+    return list(RECIPES)
+
+
 Calibration = Annotated[
     Path | None,
     typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Calibration of the model; its own by default."),
 ]
-Dataset = Annotated[str, typer.Option(help="NAME or NAME@VERSION.")]
+Dataset = Annotated[str, typer.Option(help="NAME or NAME@VERSION.", autocompletion=datasets)]
 IndexPath = Annotated[
     str,
     typer.Option("--index", callback=known_index, help="Path or URI of the folder that `multilink index` printed."),
 ]
 LakePath = Annotated[str, typer.Option("--lake", envvar="MULTILINK_LAKE", help="Path or URI of the lake.")]
-Model = Annotated[str, typer.Option(help="Registered model.")]
+Model = Annotated[str, typer.Option(help="Registered model.", autocompletion=models)]
 ModelOrChampion = Annotated[
-    str | None, typer.Option("--model", help=f"{ADDRESSES}; with --dataset, the data set's champion by default.")
+    str | None,
+    typer.Option(
+        "--model",
+        help=f"{ADDRESSES}; with --dataset, the data set's champion by default.",
+        autocompletion=models,
+    ),
 ]
 ReadingSettings = Annotated[
     list[str] | None,
@@ -164,8 +187,10 @@ Named = Annotated[
     typer.Argument(metavar="ID|URL|HASH", help="As in a takedown list: id:, url:, domain:, sha256:."),
 ]
 PagesPort = Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")]
-Recipe = Annotated[str | None, typer.Option(help="Named settings; `multilink settings` lists them.")]
-Reference = Annotated[str, typer.Argument(help="NAME[@VERSION]")]
+Recipe = Annotated[
+    str | None, typer.Option(help="Named settings; `multilink settings` lists them.", autocompletion=recipes)
+]
+Reference = Annotated[str, typer.Argument(help="NAME[@VERSION]", autocompletion=datasets)]
 References = Annotated[str, typer.Argument(help="NAME: all its versions; or NAME@VERSION")]
 Report = Annotated[Path | None, typer.Option(metavar="DIR", help="Write the HTML page to this folder.")]
 Settings = Annotated[

@@ -65,8 +65,7 @@ def build(
     dataset = replace(dataset, settings=(*dataset.settings, *config.settings))
     with mistakes_are_final():
         made = pipes.do(context, plan.build(dataset))
-    version = str(value(made[-1].metadata or {}, VERSION))
-    context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: version})
+    context.instance.add_run_tags(context.run.run_id, {VERSION_TAG: str(value(made[-1].metadata or {}, VERSION))})
     for each in made:
         yield each._replace(metadata={**(each.metadata or {}), "configuration": resolve(dataset)})
 

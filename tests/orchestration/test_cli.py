@@ -47,6 +47,8 @@ Run = Callable[..., Any]
         (["build", "diy", "--lake", "lake", "--set", "source.kind=api"], "REDDIT_CLIENT_ID"),
         (["datasets", "show", "diy", "--lake", "lake"], "no folder is there"),
         (["train", "--lake", "lake"], "--dataset: expected NAME"),
+        (["train", "--lake", "lake", "--device", "cuda"], "--device; here it is --set training.device=cuda"),
+        (["train", "--lake", "lake", "--batch-size", "8"], "here it is --set training.negative_documents="),
         (["train"], "'MULTILINK_LAKE'). Name it, or call the command in a folder with a multilink.toml"),
         (
             ["link", "--dataset", "x", "--lake", "x", "--output", "x", "--precision", "9"],

@@ -1,6 +1,7 @@
 """Parts chosen by name: which settings there are, which are refused, and what a change of name keeps."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from configurations import dotted_keys
@@ -8,7 +9,8 @@ from configurations import dotted_keys
 from schemas.configs import resolve, restore
 from schemas.messages import ConfigError, UsageError
 from schemas.overrides import flatten, override
-from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, objective
+from training import config as config_module
+from training.config import ConstantSchedule, LoopConfig, PlateauSchedule, TrainConfig, check_driver, objective
 from training.objectives.ranking import CrossDocument, Negatives
 from training.recipes import RECIPES, recipe
 from training.similarity.similarity import Tk
@@ -167,3 +169,17 @@ def test_a_batch_is_computed_by_one_worker(recipe_: str, batches: int, workers: 
         with pytest.raises(UsageError, match=refused) as caught:
             config.check_workers(workers)
         assert "\n" not in str(caught.value)
+
+
+def test_a_gpu_that_is_asked_for_has_a_driver_here_or_is_on_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_module, "Path", lambda _: tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(ConfigError, match="this machine has no usable GPU"):
+        check_driver()
+    (tmp_path / "nvidia0").touch()
+    check_driver()
+    (tmp_path / "nvidia0").unlink()
+    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    check_driver()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from schemas.messages import ConfigError
-from training.config import Device
+from training.config import NO_GPU, Device
 from training.towers.inputs import Workers
 
 Report = Callable[[Mapping[str, float], Path | None], None]
@@ -141,5 +141,5 @@ def choose_device(wanted: Device = Device.AUTO) -> torch.device:
         ConfigError: `cuda` where this machine has no usable GPU.
     """
     if wanted is Device.CUDA and not torch.cuda.is_available():
-        raise ConfigError("training.device = 'cuda': this machine has no usable GPU; use --set training.device=cpu")
+        raise ConfigError(NO_GPU)
     return torch.device("cuda" if wanted is not Device.CPU and torch.cuda.is_available() else "cpu")

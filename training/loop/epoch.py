@@ -266,8 +266,7 @@ def own_set_ranks(similarity_BB: Tensor, allowed_BB: Tensor) -> Tensor:
     """Return B ranks, from 1, of each row's diagonal entry among the allowed entries of the row; a tie counts half."""
     own_B1 = similarity_BB.diagonal()[:, None]
     better = ((similarity_BB > own_B1) & allowed_BB).sum(dim=1)
-    equal = ((similarity_BB == own_B1) & allowed_BB).sum(dim=1)
-    return 1 + better + equal / 2
+    return 1 + better + ((similarity_BB == own_B1) & allowed_BB).sum(dim=1) / 2
 
 
 def sharing(documents: DocumentSet) -> Bool:

@@ -198,8 +198,7 @@ class Stepper:
         self.optimiser.found_inf = (~is_finite).float()  # type: ignore[attr-defined]  # the fused optimiser's switch
         self.optimiser.step()
         total = torch.stack(batch_losses).sum()
-        watch = self.guard or StepGuard()
-        watch.add(FinishedStep(is_finite=is_finite, loss=total, norm=norm, batches=encoded))
+        (self.guard or StepGuard()).add(FinishedStep(is_finite=is_finite, loss=total, norm=norm, batches=encoded))
         return total
 
 

@@ -304,8 +304,7 @@ def clopper_pearson(share: float, worth: float, level: float) -> tuple[float, fl
     """
     successes, tail = share * worth, (1 - level) / 2
     low = 0.0 if successes <= 0 else float(betaincinv(successes, worth - successes + 1, tail))
-    high = 1.0 if successes >= worth else float(betaincinv(successes + 1, worth - successes, 1 - tail))
-    return low, high
+    return low, 1.0 if successes >= worth else float(betaincinv(successes + 1, worth - successes, 1 - tail))
 
 
 def _factor(share: float, worth: float, level: float) -> float:

@@ -243,8 +243,7 @@ def expected_precision(values: Float64, linked: Bool, *, at: int) -> float:
     count = min(at, values.size)
     last = np.partition(values, values.size - count)[values.size - count]
     above, tied = values > last, values == last
-    share = (count - above.sum()) / tied.sum()
-    return float(linked[above].sum() + share * linked[tied].sum()) / count
+    return float(linked[above].sum() + ((count - above.sum()) / tied.sum()) * linked[tied].sum()) / count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

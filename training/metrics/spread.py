@@ -61,8 +61,7 @@ def content(documents: Sequence[Floats], *, dimensions: int = CONTENT_DIMENSIONS
     (2, 1)
     """
     pooled = np.stack([np.asarray(rows, np.float64).mean(axis=0) for rows in documents])
-    centred = pooled - pooled.mean(axis=0)
-    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    left, sizes, _ = np.linalg.svd(pooled - pooled.mean(axis=0), full_matrices=False)
     return np.asarray((left * sizes)[:, :dimensions], dtype=np.float64)
 
 

@@ -64,6 +64,14 @@ def is_missing(uri: str) -> bool:
     return uri.startswith(SQLITE) and not Path(database_file(uri)).is_file()
 
 
+def stored_names(uri: str) -> list[str]:
+    """Return the names of the registered models of a database; none of a server, which takes seconds to ask."""
+    if not uri.startswith(SQLITE) or is_missing(uri):
+        return []
+    with closing(sqlite3.connect(f"file:{quote(database_file(uri))}?mode=ro", uri=True)) as database:
+        return [name for (name,) in database.execute("SELECT name FROM registered_models ORDER BY name")]
+
+
 def registered_name(uri: str) -> tuple[str, str] | None:
     """Return name and version (a number or an alias) of a registered model's address, or None of another."""
     found = _REGISTERED.fullmatch(uri)

@@ -26,7 +26,7 @@ from schemas.manifest import Manifest, read_manifest, small_splits
 from schemas.messages import NotFoundError, Passing, Say, UsageError, left_of
 from schemas.overrides import override
 from schemas.versions import fingerprint
-from training.config import TrainConfig
+from training.config import Device, TrainConfig, check_driver
 from training.data.loading import identify
 from training.loop.setup import SOURCE_SIGN, split_start
 from training.loop.trainer import TrainResult, has_start, is_address, runs_folder, store_start
@@ -188,6 +188,8 @@ def run_train(
     named = override(named_recipe(recipe or DEFAULT_RECIPE), overrides)
     config = pin_start(named, client) if run is None else run.config()
     config.check_workers(workers)
+    if config.training.device is Device.CUDA:
+        check_driver()
     reference = "@".join(home.find(dataset or "" if run is None else run.reference))
     manifest, folder = read_manifest(home, reference)
     identify(manifest, folder, config.reading)  # a wrong feature column is an error before anything starts

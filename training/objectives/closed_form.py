@@ -118,8 +118,7 @@ class ClosedForm(Term):
     def losses(self, batch: EncodedBatch) -> Tensor:
         """Return minus the mean cosine of each document's pairs, weighted by its plan at the end of a path."""
         cosines_Bnm = own_blocks(batch.cosines, batch.sentences, batch.images)
-        sharpness = self.sharpness * self.rise
-        weights_Bnm = pair_weights(cosines_Bnm, batch.sentences, batch.images, sharpness)
+        weights_Bnm = pair_weights(cosines_Bnm, batch.sentences, batch.images, self.sharpness * self.rise)
         return -torch.where(weights_Bnm > 0, weights_Bnm * cosines_Bnm, 0.0).sum(dim=(1, 2))
 
     def _share(self, number: int) -> float:

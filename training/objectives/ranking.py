@@ -72,8 +72,7 @@ def cross_document_losses(
     negatives, loss = Negatives(negatives), Loss(loss)
     own_B = similarity_BB.diagonal() if own_B is None else own_B
     over_images_B = _over_negatives(similarity_BB - own_B[:, None], allowed_BB, margin, negatives, loss)
-    over_sentences_B = _over_negatives(similarity_BB.T - own_B[:, None], allowed_BB, margin, negatives, loss)
-    return over_images_B + over_sentences_B
+    return over_images_B + _over_negatives(similarity_BB.T - own_B[:, None], allowed_BB, margin, negatives, loss)
 
 
 def _over_negatives(excess_BB: Tensor, allowed_BB: Tensor, margin: float, negatives: Negatives, loss: Loss) -> Tensor:
@@ -216,8 +215,7 @@ class NoStruct(RankingTerm):
         """Return the losses over the drawn rows; of a batch that holds those alone, the draw is the same again."""
         drawn = self.choose(batch, np.arange(len(batch)), batch.draw_key)
         rows, columns = (to_device(each, batch.cosines.device) for each in (drawn.sentence_rows, drawn.image_rows))
-        cosines_BB = batch.cosines.index_select(0, rows).index_select(1, columns)
-        return self.ranked(self.cosine_scale * cosines_BB, batch)
+        return self.ranked(self.cosine_scale * batch.cosines.index_select(0, rows).index_select(1, columns), batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -225,8 +225,7 @@ def sure_text(sureness: float | str) -> str:
 
 def edge_width_px(weight: float, largest: float) -> float:
     """Return a stroke width proportional to a weight, 8 px for the document's largest; never under 1.5 px."""
-    share = weight / largest if largest > 0 else 0.0
-    return max(_THINNEST_PX, _WIDEST_PX * share)
+    return max(_THINNEST_PX, _WIDEST_PX * (weight / largest if largest > 0 else 0.0))
 
 
 def thumbnail_uri(jpeg: bytes | str | None) -> str | None:

@@ -355,8 +355,7 @@ def _read_packaged(wanted: Collection[str], dimensions: int) -> Iterator[WordVec
     folder = Path(package.origin).parent / "data"
     rows = np.load(folder / "glove_6B_50d_emb.npy", mmap_mode="r")
     _check_size(Path(PACKAGED), rows.shape[1], dimensions)
-    words = pq.read_table(folder / "glove_6B_index.parquet").column("index").to_pylist()
-    for row, word in enumerate(words):
+    for row, word in enumerate(pq.read_table(folder / "glove_6B_index.parquet").column("index").to_pylist()):
         if word in wanted:
             yield word, np.asarray(rows[row], np.float32)
 

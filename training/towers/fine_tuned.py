@@ -254,8 +254,7 @@ def build_network(name: str) -> Network:
         elif isinstance(module, nn.Dropout):
             module.p = 0.0
     expects = timm.data.resolve_model_data_config(network)
-    normalisation = LITE if name == LITE0 else (expects["mean"], expects["std"])
-    return Network(network, _features_of(network, name), normalisation)
+    return Network(network, _features_of(network, name), LITE if name == LITE0 else (expects["mean"], expects["std"]))
 
 
 def _features_of(network: nn.Module, name: str) -> int:

@@ -302,8 +302,7 @@ def drop_sources(is_present: Bool, probability: float) -> Bool:
 
     torch's generator draws, which the loop seeds for each batch.
     """
-    count = len(is_present)
-    draws, choices = (torch.rand(shape).numpy() for shape in (is_present.shape, (count,)))
+    draws, choices = (torch.rand(shape).numpy() for shape in (is_present.shape, (len(is_present),)))
     dropped: Bool = draws < probability
     for row, choice in enumerate(choices):
         candidates = np.flatnonzero(is_present[row] | ~is_present[row].any())

@@ -372,5 +372,4 @@ def state_positions(packing: Packing, order: Int64, batch_sizes: Int64) -> Int64
     """
     rank = np.argsort(order)
     lengths = np.concatenate([np.zeros(0, np.int64), *(np.full(count, size) for count, size in packing.groups)])
-    starts = np.cumsum(batch_sizes) - batch_sizes
-    return starts[packing.steps] + np.repeat(rank[packing.order], lengths)
+    return (np.cumsum(batch_sizes) - batch_sizes)[packing.steps] + np.repeat(rank[packing.order], lengths)

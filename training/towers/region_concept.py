@@ -134,8 +134,7 @@ class TransformerTower(WordTower):
 
     def forward(self, rows: WordRows) -> Tensor:
         packing = Packing.of(rows.sentences)
-        device = self.embedding.weight.device
-        positions_TE = self.position(to_device(packing.steps, device))
+        positions_TE = self.position(to_device(packing.steps, self.embedding.weight.device))
         x_TE = self.dropout(self.norm(self.vectors_at(rows, packing.positions) + positions_TE))
         return unit(pool(self.transformer(self.project(x_TE), packing), packing, mean_of))
 
@@ -195,8 +194,7 @@ class Concepts(nn.Module):
         different, indexes = np.unique(labels, return_inverse=True)
         words = to_device(rows.label_words[rows.different.positions(different)].astype(np.int64), device)
         starts = to_device(rows.different.take(different).offsets[:-1], device)
-        vectors = F.embedding_bag(words, self.embedding.weight, starts, mode="mean")
-        tokens: Tensor = self.norm(self.project(vectors))
+        tokens: Tensor = self.norm(self.project(F.embedding_bag(words, self.embedding.weight, starts, mode="mean")))
         return tokens.index_select(0, to_device(indexes, device))
 
 

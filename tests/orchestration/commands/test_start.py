@@ -1,13 +1,16 @@
 """Help and mistakes are answered before anything heavy is imported: what is loaded is compared, no clock is read."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from orchestration.cli import TREE, app, help_line, where_is
 
@@ -119,3 +122,23 @@ def test_linking_by_class_names_needs_no_mlflow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
+
+
+def test_values_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "datasets" / "diy" / "1a2b").mkdir(parents=True)
+    (tmp_path / "datasets" / "diy" / "1a2b" / "manifest.json").touch()
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+        database.execute("CREATE TABLE registered_models (name TEXT)")
+        database.execute("INSERT INTO registered_models VALUES ('multilink-diy-ap')")
+        database.commit()
+    monkeypatch.setenv("MULTILINK_LAKE", str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    for words, found in (
+        ("multilink train --recipe hessel-2019-", "hessel-2019-fine-tuned"),
+        ("multilink train --dataset d", "diy"),
+        ("multilink datasets show d", "diy"),
+        ("multilink promote --model m", "multilink-diy-ap"),
+        ("multilink link --model class", "class-names"),
+    ):
+        about = {"_MULTILINK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        assert found in CliRunner().invoke(app, prog_name="multilink", env=about).output.split(), words
