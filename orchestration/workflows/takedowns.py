@@ -158,7 +158,7 @@ def remove_held(
     Raises:
         HeldError: a build is under way.
     """
-    tainted: list[Held] = []
+    tainted: list[Held] = []  # one, unless nothing is changed
 
     def taint_models(content: NamedContent) -> None:
         held = _with_models(content, tracking)
@@ -168,6 +168,8 @@ def remove_held(
             forget_version(read_manifest(lake, holding.reference)[0])
 
     done = forget(lake, entries, dry_run=is_dry_run, before=taint_models, say=say)
+    for each in tainted:
+        _taint_models(lake, each, tracking)  # those, too, that were registered while it was removed
     held = _with_models(done.found, tracking) if is_dry_run else tainted[0]
     of_versions = {"-".join(uri.split("/")[1:]) for row in held.versions for uri in row["models"]}
     # With those of a call that was killed before it came here.

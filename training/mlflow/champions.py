@@ -13,13 +13,14 @@ Training cannot be undone in part. So a version that was trained on what was tak
 the record as tainted, and so is every version that was trained from it, and every version that was trained on another
 version of the data set that is no longer in the lake, so that what it held is not known. Which weights a version was
 trained from is a tag of it: runs are deleted on MLflow's page. For how long a tainted champion may be used until its
-successor is promoted is a setting of the policy that it was promoted by (`forget_within_days`).
+successor is promoted is a setting of the policy that it was promoted by (`forget_within_days`). What is trained from
+tainted weights later is refused, and tainted where it was registered all the same (`training.mlflow.tracked_training`).
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,7 @@ from training.promotions.record import (
     ModelVersion,
     Record,
     Signatures,
+    Taint,
     read_record,
 )
 
@@ -137,8 +139,13 @@ def adopt(client: mlflow.MlflowClient, name: str) -> Record:
         raise UsageError(f"model '{name}': there is no record of promotions yet")
     there, last = [version for version in before.champions if before.is_there(version)], before.chain[-1]
     best = before.best if before.best and before.is_there(before.best) else next(iter(there), None)
-    subject = [{"name": last.where, "digest": {"sha256": last.digest}}]
-    _write(before, ADOPTED, subject, {}, {"champions": there, BEST: best})
+    _write(
+        before,
+        ADOPTED,
+        [{"name": last.where, "digest": {"sha256": last.digest}}],
+        {},
+        {"champions": there, BEST: best},
+    )
     return align(client, before.model.name)
 
 
@@ -172,10 +179,8 @@ def relocate_lake(client: mlflow.MlflowClient, old: str, new: Lake) -> int:
 def _write(record: Record, event: str, subject: Sequence[Json], about: Json, predicate: Json) -> bool:
     """Add a statement to a chain; return False where another process was faster; raises as `check_signer`."""
     assert record.home is not None
-    signer = check_signer(record)
-    model = {"name": record.model.name, "created": record.model.created, **about}
-    last = record.chain[-1] if record.chain else None
-    return Chain(record.home).append(last, subject, {**predicate, "event": event, "model": model}, signer)
+    said = {**predicate, "event": event, "model": {"name": record.model.name, "created": record.model.created, **about}}
+    return Chain(record.home).append(next(reversed(record.chain), None), subject, said, check_signer(record))
 
 
 def check_signer(record: Record) -> CryptoSigner | None:
@@ -216,10 +221,10 @@ def _copies(client: mlflow.MlflowClient, record: Record) -> Iterator[Callable[[]
             elif stated is None and alias in model.aliases:
                 yield partial(client.delete_registered_model_alias, name, alias)
     for number, version in model.versions.items():
-        taint = record.taint(number)
-        if taint is not None and TAINTED not in version.tags:
-            value = json.dumps(asdict(taint), sort_keys=True)
-            yield partial(client.set_model_version_tag, name, number, TAINTED, value)
+        if TAINTED not in version.tags and (taint := record.taint(number)):
+            yield partial(
+                client.set_model_version_tag, name, number, TAINTED, json.dumps(asdict(taint), sort_keys=True)
+            )
     if len(record.chain) > int(model.tags.get(COUNT_TAG, 0)):
         yield partial(client.set_registered_model_tag, name, COUNT_TAG, str(len(record.chain)))
 
@@ -246,6 +251,15 @@ def taint(
     return [model for model, _ in found]
 
 
+def inherited(client: mlflow.MlflowClient, tags: Mapping[str, str]) -> Taint | None:
+    """Return why a version with these tags is tainted by one that it is trained from; None: none of them is tainted."""
+    start = tags.get(START_TAG, "")
+    for parent in versions(client) if start else ():
+        if _starts_from(start, parent) and (found := record_of(client, parent.name).taint(parent.version)):
+            return replace(found, why=f"trained from {parent.uri}")
+    return None
+
+
 def _dependent(
     client: mlflow.MlflowClient, lake: Lake, dataset: str, version: str
 ) -> Sequence[tuple[ModelVersion, str]]:
@@ -264,10 +278,15 @@ def _dependent(
         model, why = waiting.pop(0)
         if model.uri not in found:
             found[model.uri] = model, why
-            waiting += [(each, f"trained from {model.uri}") for each in everything if _starts_from(each, model)]
+            waiting += [
+                (each, f"trained from {model.uri}")
+                for each in everything
+                if _starts_from(each.tags.get(START_TAG, ""), model)
+            ]
     return list(found.values())
 
 
-def _starts_from(child: ModelVersion, parent: ModelVersion) -> bool:
+def _starts_from(start: str, parent: ModelVersion) -> bool:
+    """Return whether the addresses of a start name a version, by its own or by its run's."""
     run = f"|{parent.run_id}" if parent.run_id else ""
-    return re.search(f"(?:{re.escape(parent.uri)}{run})(?![0-9a-f])", child.tags.get(START_TAG, "")) is not None
+    return re.search(f"(?:{re.escape(parent.uri)}{run})(?![0-9a-f])", start) is not None

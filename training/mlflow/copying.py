@@ -13,7 +13,7 @@ import mlflow
 from mlflow.entities import Metric, Param, Run, RunTag
 
 from schemas.messages import Say, UsageError, without_passwords
-from training.mlflow.champions import record_of
+from training.mlflow.champions import inherited, record_of
 from training.mlflow.promotion import study_of
 from training.mlflow.registering import MODEL_ARTIFACT
 from training.mlflow.registry import challenge, find_version, logged_model, make_name, versions
@@ -64,7 +64,8 @@ def copy_version(
         if original.run_id is None:
             raise UsageError(f"{original.uri}: expected a version with the run that trained it, found none")
         record = record_of(client, original.name)
-        if taint := record.taint(original.version):  # which another registry's record would not state
+        # Which another registry's record would not state.
+        if taint := record.taint(original.version) or inherited(client, original.tags):
             raise UsageError(f"{original.uri} is tainted and is not copied: {taint}")
         run, logged = client.get_run(original.run_id), logged_model(client, original)
         model = _download(logged.artifact_location, folder / "model")

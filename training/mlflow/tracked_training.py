@@ -13,7 +13,7 @@ continued, one that another process trains is waited for, and a finished one is 
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ from training.config import Device, TrainConfig, check_driver
 from training.data.loading import identify
 from training.loop.setup import SOURCE_SIGN, split_start
 from training.loop.trainer import TrainResult, has_start, is_address, runs_folder, store_start
+from training.mlflow.champions import append, inherited, record_of
 from training.mlflow.loading import download
 from training.mlflow.registering import complete, register
 from training.mlflow.registry import (
@@ -50,7 +51,7 @@ from training.mlflow.runs import (
     start_run,
 )
 from training.mlflow.stored import model_name, registered_name
-from training.promotions.record import DATASET_TAG, LAKE_TAG, VERSION_TAG, ModelVersion
+from training.promotions.record import DATASET_TAG, LAKE_TAG, TAINTED, VERSION_TAG, ModelVersion
 from training.recipes import DEFAULT_RECIPE
 from training.recipes import recipe as named_recipe
 
@@ -87,8 +88,11 @@ def earlier_runs(client: mlflow.MlflowClient, config: TrainConfig, dataset: str,
     if experiment is None:
         return []
     wanted = {DATASET_TAG: dataset, VERSION_TAG: version, CONFIG_TAG: fingerprint(resolve(config))}
-    where = " and ".join(f"tags.{name} = '{value}'" for name, value in wanted.items())
-    found = client.search_runs([experiment.experiment_id], where, order_by=["attributes.start_time DESC"])
+    found = client.search_runs(
+        [experiment.experiment_id],
+        " and ".join(f"tags.{name} = '{value}'" for name, value in wanted.items()),
+        order_by=["attributes.start_time DESC"],
+    )
     return [run.info.run_id for run in found]
 
 
@@ -190,6 +194,8 @@ def run_train(
     config.check_workers(workers)
     if config.training.device is Device.CUDA:
         check_driver()
+    if taint := inherited(client, {START_TAG: "|".join(config.training.start_from)}):
+        raise UsageError(f"training.start_from: the model would be {taint}: start from another model, or from none")
     reference = "@".join(home.find(dataset or "" if run is None else run.reference))
     manifest, folder = read_manifest(home, reference)
     identify(manifest, folder, config.reading)  # a wrong feature column is an error before anything starts
@@ -248,8 +254,12 @@ def _train(
         result = _launch(config, run, lake=lake, reference=reference, workers=workers, say=say)
         version = _register(run, config, manifest, lake=lake, result=result)
         say(f"registered {version.uri} as challenger")
-    loss = result.best_validation_loss
-    return TrainSummary(version=version, tracking_uri=client.tracking_uri, best_validation_loss=loss, is_reused=False)
+    return TrainSummary(
+        version=version,
+        tracking_uri=client.tracking_uri,
+        best_validation_loss=result.best_validation_loss,
+        is_reused=False,
+    )
 
 
 def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str, workers: int, say: Say) -> TrainResult:
@@ -286,11 +296,18 @@ def _launch(config: TrainConfig, run: TrackedRun, *, lake: Lake, reference: str,
 def _register(
     run: TrackedRun, config: TrainConfig, manifest: Manifest, *, lake: Lake, result: TrainResult
 ) -> ModelVersion:
-    """Register the kept model, once: a run that had been finished before it was resumed has its version already."""
+    """Register the kept model, once: a run that had been finished before it was resumed has its version already.
+
+    What was taken out of the lake meanwhile counts: it is tainted where what it started from is.
+
+    Raises:
+        NotFoundError: the data set version left the lake while it was trained on.
+    """
     name = model_name(manifest.dataset, config.objective_name)
     if registered := versions(run.client, run_id=run.id, name=name):
         complete(run.client, registered[0])
         return registered[0]
+    lake.find(f"{manifest.dataset}@{manifest.version}")
     tags = {
         DATASET_TAG: manifest.dataset,
         VERSION_TAG: manifest.version,
@@ -300,7 +317,10 @@ def _register(
         BEST_EPOCH_TAG: str(result.best_epoch),
         **({START_TAG: "|".join(config.training.start_from)} if config.training.start_from else {}),
     }
-    return register(run.client, result.model, name=name, run_id=run.id, tags=tags)
+    version = register(run.client, result.model, name=name, run_id=run.id, tags=tags)
+    if taint := inherited(run.client, tags):
+        append(run.client, record_of(run.client, name), version, TAINTED, asdict(taint), lake=lake)
+    return version
 
 
 def epoch_line(metrics: Mapping[str, float], epochs: int, unit: str = "epoch") -> str:

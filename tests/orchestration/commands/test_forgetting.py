@@ -12,6 +12,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from orchestration.cli import app
+from orchestration.workflows import takedowns
+from pipelines.forgetting.forget import Forgotten, forget
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
@@ -168,6 +170,21 @@ def test_what_a_tainted_model_made_goes_though_the_first_call_was_killed(
     assert made.exists() and "no version contains any of it" in run(lake, "lake", "takedown", "p3")
     again = CliRunner().invoke(app, command, catch_exceptions=False).output
     assert "what a tainted model made were removed" in again and not made.exists()
+
+
+def test_a_model_that_is_registered_while_its_data_is_removed_is_tainted(
+    lake: Lake, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, tags = connect(store), {"dataset": "documents", "dataset_version": str(lake.latest("documents"))}
+
+    def forget_slowly(*arguments: Any, **named: Any) -> Forgotten:
+        done = forget(*arguments, **named)
+        client.create_model_version("multilink-documents-x", str(tmp_path), tags=tags)
+        return done
+
+    monkeypatch.setattr(takedowns, "forget", forget_slowly)
+    (found,) = values(lake, "lake", "forget", "p3", "--yes", "--tracking-uri", store)["versions"]
+    assert len(found["models"]) == 2 and record_of(client, "multilink-documents-x").taint("2")
 
 
 def test_models_that_depend_on_it_in_other_ways_are_tainted(lake: Lake, store: str, tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import lakes
 import mlflow
 import pytest
 import servers
@@ -25,6 +26,7 @@ from training.loop.context import Context
 from training.loop.setup import new_model
 from training.loop.trainer import fetch_start, has_start, runs_folder
 from training.mlflow import tracked_training
+from training.mlflow.champions import record_of, taint
 from training.mlflow.promotion import promote
 from training.mlflow.runs import TrackedRun, connect
 from training.mlflow.tracked_training import TrainSummary, keep_start, pin_start, run_train
@@ -158,6 +160,30 @@ def test_the_command_reuses(
     assert found[0]["model_uri"] == found[1]["model_uri"]
     assert run([*command, "--resume", found[0]["run_id"]]) == 2
     assert "expected no --resume" in capsys.readouterr().err
+
+
+def test_what_is_taken_out_reaches_the_models_that_are_trained_from_it_later(
+    client: mlflow.MlflowClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before such a training it is refused; what began before the removal is tainted, or has lost its data."""
+    lake = lakes.write_lake(tmp_path / "lake", lakes.splits(train=20, val=10, test=10))
+    train, launch = trainer(client, lake, []), tracked_training._launch
+    first = train().version
+
+    def meanwhile(happens: Callable[[], object]) -> None:
+        monkeypatch.setattr(tracked_training, "_launch", lambda *of, **how: (launch(*of, **how), happens())[0])
+
+    why = f"trained from {first.uri}; out of synthetic@v1 1 documents and 2 images were taken on"
+    meanwhile(partial(taint, client, lake, "synthetic", "v1", documents=1, images=2))
+    late = train(overrides=[*SMALL, f"training.start_from={first.uri}"]).version
+    assert str(record_of(client, late.name).taint(late.version)).startswith(why)
+    with pytest.raises(UsageError, match=f"training.start_from: the model would be {why}.*: start from another"):
+        train(overrides=[*SMALL, f"training.start_from=runs:/{first.run_id}/model"])
+    with pytest.raises(UsageError, match=why):
+        run_train(lake=lake.root.uri, resume=late.run_id, tracking=client.tracking_uri, say=print)
+    meanwhile(lake.dataset("synthetic", "v1").remove)
+    with pytest.raises(NotFoundError, match="no data set 'synthetic'"):
+        train(overrides=[*SMALL, "training.seed=2"])
 
 
 def starting_from(*models: str) -> TrainConfig:
