@@ -11,11 +11,12 @@ settings of trust hold for programs, too: `setting` reads them where they are us
 """
 
 import os
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from schemas.messages import ConfigError
+from schemas.messages import ConfigError, without_passwords
 
 FILE = "multilink.toml"
 VERIFY, TRUST, KEY = "verify", "trust", "key"
@@ -55,3 +56,14 @@ def setting(name: str, environment: Mapping[str, str] = os.environ) -> str:
     """
     value = environment.get(VARIABLES[name]) or read_project(Path.cwd()).get(name, "")
     return str(value).lower() if isinstance(value, bool) else value
+
+
+def command(*words: str, tracking: str | None) -> str:
+    """Return a command as it is typed into a shell, with the address of MLflow where it is not the project file's.
+
+    >>> command("approve", "--model", "my model", tracking="http://mlflow:5000")
+    "multilink approve --model 'my model' --tracking-uri http://mlflow:5000"
+    """
+    is_set = tracking in (None, read_project(Path.cwd()).get("tracking_uri"))  # MLflow itself changes the variable
+    store = () if is_set else ("--tracking-uri", without_passwords(tracking or ""))
+    return shlex.join(("multilink", *words, *store))

@@ -11,6 +11,7 @@ from schemas.documents import Split
 from schemas.messages import UsageError
 from schemas.overrides import override
 from training.config import Device, check_driver
+from training.project import command
 from training.recipes import DEFAULT_RECIPE, known_recipe
 
 
@@ -60,11 +61,13 @@ def train_command(
         with_report=with_report,
         tracking_uri=tracking,
     )
-    lines, model = made.summary.lines(), made.summary.version.uri
+    lines, version = made.summary.lines(), made.summary.version
     if made.evaluation is not None:
-        lines += ["", *made.evaluation.outcome(lake)]
+        lines += ["", *made.evaluation.outcome(lake, tracking)]
     elif not with_report:
-        lines.append(f"not evaluated, so its links have no probability: multilink evaluate --model {model}")
+        about = ("--model", version.uri, "--dataset", version.dataset, "--lake", lake)
+        advice = command("evaluate", *about, tracking=tracking)
+        lines.append(f"not evaluated, so its links have no probability: {advice}")
     yield lines, made
 
 

@@ -1,5 +1,6 @@
 """The record of promotions: approvals, rollbacks, proofs, keys, and copies of models."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from orchestration.commands import options
 from orchestration.steps import promote
 from schemas.lake import Lake
 from schemas.messages import GateError, UsageError
+from training.project import command
 
 if TYPE_CHECKING:
     from training.mlflow.promotion import Promotion
@@ -58,24 +60,26 @@ def promote_command(
         workers=workers,
         tracking_uri=tracking,
     )
-    yield _lines(promotion), promotion.to_json()
+    yield _lines(promotion, tracking), promotion.to_json()
     if not promotion.decision.is_promoted:
         unmet = ", ".join(check.name for check in promotion.decision.checks if not check.is_passed)
         raise GateError(f"{promotion.candidate.uri} was not promoted; not met: {unmet}")
 
 
-def _lines(promotion: "Promotion") -> list[str]:
+def _lines(promotion: "Promotion", tracking: str | None) -> Iterator[str]:
     candidate, decision = promotion.candidate, promotion.decision
     verb = "would be" if promotion.is_dry_run else "is"
     verdict = f"{candidate.uri} {verb} {'' if decision.is_promoted else 'not '}the champion"
     if not decision.is_promoted and promotion.champion == candidate.version:
         verdict = f"{candidate.uri} stays the champion by its earlier statement, which is not renewed"
-    marked = (f"  {'met    ' if check.is_passed else 'NOT MET'}  {check.reason}" for check in decision.checks)
-    unsigned = () if promotion.is_dry_run or not decision.is_promoted else options.signature_lines()
-    differences = (f"  {each}" for each in decision.differences)
-    approve = f"next: multilink approve --model {candidate.name} --version {candidate.version} --by YOUR_NAME"
-    waits = [approve] if decision.is_waiting else []
-    return [verdict, *marked, *differences, *waits, *unsigned]
+    yield verdict
+    yield from (f"  {'met    ' if check.is_passed else 'NOT MET'}  {check.reason}" for check in decision.checks)
+    yield from (f"  {each}" for each in decision.differences)
+    if decision.is_waiting:
+        about = ("--model", candidate.name, "--version", candidate.version, "--by", "YOUR_NAME")
+        yield f"next: {command('approve', *about, tracking=tracking)}"
+    if decision.is_promoted and not promotion.is_dry_run:
+        yield from options.signature_lines()
 
 
 def approve_command(
@@ -89,8 +93,10 @@ def approve_command(
     from training.mlflow.promotion import approve
 
     found = approve(open_registry(tracking, [f"models:/{model}"]), model, version, by=by)
-    values = {"model": found.name, "version": found.version, "approved_by": by}
-    yield [f"{found.uri} is approved by {by}", *options.signature_lines()], values
+    yield (
+        [f"{found.uri} is approved by {by}", *options.signature_lines()],
+        {"model": found.name, "version": found.version, "approved_by": by},
+    )
 
 
 def rollback_command(
@@ -105,9 +111,8 @@ def rollback_command(
     from training.mlflow.promotion import rollback
 
     restored, replaced = rollback(open_registry(tracking, [f"models:/{model}"]), model, champion=champion)
-    line = f"{restored.uri} is the champion again, in place of version {replaced}"
     yield (
-        [line, *options.signature_lines()],
+        [f"{restored.uri} is the champion again, in place of version {replaced}", *options.signature_lines()],
         {"model": restored.name, "version": restored.version, "champion_before": replaced},
     )
 
@@ -171,14 +176,16 @@ def verify_command(
         is_deep=is_deep,
         say=say,
     )
-    values = {
-        "model": proof.record.model.name,
-        "version": proof.version,
-        "statement": proof.statement.where,
-        "signed_by": list(proof.statement.signers),
-        "findings": findings,
-    }
-    yield [f"{proof.uri} is as it was promoted", *(f"  {each}" for each in findings)], values
+    yield (
+        [f"{proof.uri} is as it was promoted", *(f"  {each}" for each in findings)],
+        {
+            "model": proof.record.model.name,
+            "version": proof.version,
+            "statement": proof.statement.where,
+            "signed_by": list(proof.statement.signers),
+            "findings": findings,
+        },
+    )
 
 
 def key_command(
@@ -199,9 +206,14 @@ def key_command(
 
     private = to or key_path()
     public = make_key(private)
-    lines = [f"private key {private}: keep it to yourself", f"public key {public_path(private)}: give it to others"]
-    values = {"private": str(private), "public": str(public_path(private)), "key": public.keyid}
-    yield [*lines, f"known as {public.keyid}"], values
+    yield (
+        [
+            f"private key {private}: keep it to yourself",
+            f"public key {public_path(private)}: give it to others",
+            f"known as {public.keyid}",
+        ],
+        {"private": str(private), "public": str(public_path(private)), "key": public.keyid},
+    )
 
 
 def copy_command(
@@ -223,9 +235,17 @@ def copy_command(
 
     source, target = open_registry(tracking, [f"models:/{model}"]).tracking_uri, tracking_uri(to)
     copied, is_new = copy_version(source, model, version, to=target, new_name=name, say=say)
-    values = {"copied_from": copied.tags[COPIED_TAG], "digest": copied.tags[DIGEST_TAG], "is_new": is_new}
-    line = f"{copied.uri} was copied from {values['copied_from']}{'' if is_new else ' before'}"
-    yield [line, f"sha256 {values['digest']}"], {"model": copied.name, "version": copied.version, **values}
+    origin, digest = copied.tags[COPIED_TAG], copied.tags[DIGEST_TAG]
+    yield (
+        [f"{copied.uri} was copied from {origin}{'' if is_new else ' before'}", f"sha256 {digest}"],
+        {
+            "model": copied.name,
+            "version": copied.version,
+            "copied_from": origin,
+            "digest": digest,
+            "is_new": is_new,
+        },
+    )
 
 
 def relocate_command(

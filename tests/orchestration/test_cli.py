@@ -138,7 +138,7 @@ def check_training(within: Run, tmp_path: Path, reference: str) -> str:
     assert (values["model"], values["epochs"]) == ("multilink-documents-cross-document", 2)
 
     model = f"models:/{values['model']}/{values['version']}"
-    assert f"no probability: multilink evaluate --model {model}" in trained.out
+    assert f"multilink evaluate --model {model} --dataset {reference} --lake lake\n" in trained.out
     # Links of a file have words once the model is evaluated.
     where = ("--dataset", reference, "--split", "train", "--lake", "lake", "--report", "report")
     within("evaluate", "--model", model, *where).check()

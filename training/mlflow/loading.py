@@ -51,8 +51,9 @@ def open_registry(tracking: str | None, models: Iterable[str] | None = None) -> 
     named = [each for each in models or () if each != CLASS_NAMES and (":/" in each or not Path(each).is_dir())]
     if is_missing(uri) and (models is None or named):
         which = "".join(f"--model {each}: {'' if ':/' in each else 'no such folder, and '}" for each in named[:1])
-        remedy = "train a model, or name another --tracking-uri"
-        raise NotFoundError(f"{which}{uri}: no runs and models are there; {remedy}")
+        raise NotFoundError(
+            f"{which}{uri}: no runs and models are there; train a model, or name another --tracking-uri"
+        )
     return connect(uri)
 
 

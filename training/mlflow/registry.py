@@ -40,8 +40,10 @@ def registered(client: mlflow.MlflowClient, name: str) -> Registered:
     except MlflowException as problem:
         if problem.error_code not in ABSENT:  # such as a server that does not answer: that is no absence
             raise
-        there = ", ".join(model_names(client)) or "none; another store is named by --tracking-uri"
-        raise NotFoundError(f"no model '{name}' in {client.tracking_uri}; models there: {there}") from problem
+        raise NotFoundError(
+            f"no model '{name}' in {client.tracking_uri}; models there: "
+            f"{', '.join(model_names(client)) or 'none; another store is named by --tracking-uri'}"
+        ) from problem
     return Registered(
         registry=client.tracking_uri,
         name=model.name,
@@ -60,10 +62,15 @@ def find_version(client: mlflow.MlflowClient, name: str, version: str) -> ModelV
 def versions(client: mlflow.MlflowClient, **of: str) -> list[ModelVersion]:
     """Return the versions that have all of these attributes (`name`, `run_id`) and tags, newest first."""
     where = " and ".join(
-        f"{key if key in ATTRIBUTES else f'tags.{key}'} = '{value}'" for key, value in of.items() if value
+        f"{key if key in ATTRIBUTES else f'tags.{key}'} = {_quoted(value)}" for key, value in of.items() if value
     )
     found = map(_version, _all(partial(client.search_model_versions, where or None)))
     return sorted(found, key=lambda item: -int(item.version))
+
+
+def _quoted(value: str) -> str:
+    """Return a value as MLflow's filters take it: they know no escape, but two kinds of quotation marks."""
+    return f'"{value}"' if "'" in value else f"'{value}'"
 
 
 def _all(search: Callable[..., Any]) -> Iterator[Any]:
@@ -87,11 +94,13 @@ def champion_of_dataset(client: mlflow.MlflowClient, dataset: str) -> str:
     champions = [each.version(CHAMPION) for each in models if CHAMPION in each.aliases]
     found = [each.name for each in champions if each.tags.get(DATASET_TAG) == dataset]
     if not found:
-        there = ", ".join(names) or "none"
-        raise NotFoundError(f"no champion of '{dataset}' in {client.tracking_uri}; name a --model; models: {there}")
+        raise NotFoundError(
+            f"no champion of '{dataset}' in {client.tracking_uri}; name a --model; models: {', '.join(names) or 'none'}"
+        )
     if len(found) > 1:
-        there = ", ".join(found)
-        raise UsageError(f"'{dataset}' has several champions in {client.tracking_uri}: {there}; name a --model")
+        raise UsageError(
+            f"'{dataset}' has several champions in {client.tracking_uri}: {', '.join(found)}; name a --model"
+        )
     return found[0]
 
 
@@ -111,8 +120,9 @@ def make_name(client: mlflow.MlflowClient, name: str) -> None:
 
 def challenge(client: mlflow.MlflowClient, name: str) -> None:
     """Let the newest version of a registered model be its challenger: an older one never overtakes it."""
-    newest = versions(client, name=name)[0]
-    write_row(name, partial(client.set_registered_model_alias, name, CHALLENGER, newest.version))
+    write_row(
+        name, partial(client.set_registered_model_alias, name, CHALLENGER, versions(client, name=name)[0].version)
+    )
 
 
 def _version(stored: mlflow.entities.model_registry.ModelVersion) -> ModelVersion:

@@ -17,7 +17,6 @@ Nothing here imports MLflow; `Registered` is what is known of a model by its reg
 a tag of the registered model, and another says how many statements there are at least.
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -26,6 +25,7 @@ from securesystemslib.signer import Key
 
 from schemas.lake import Folder, Lake, folder_of
 from schemas.messages import IntegrityError, NotFoundError, UsageError
+from training.project import command
 from training.promotions.chain import Chain, Statement, check_seen, signers_of
 from training.promotions.keys import trusted_keys
 
@@ -51,8 +51,6 @@ REQUIRED = {  # of the predicate of a statement
     TAINTED: {"dataset", "documents", "images"},
     ADOPTED: {"champions", BEST},
 }
-MORE = "restore {} from a backup, or name the lake's new address: multilink relocate --from OLD --lake NEW"
-ADOPT = "to sign for the whole record: multilink promotions {} --adopt"
 
 
 class Signatures(StrEnum):
@@ -131,10 +129,10 @@ class Registered:
         """
         number = self.aliases.get(address, address)
         if number not in self.versions:
-            aliases = ", ".join(f"{alias} = {number}" for alias, number in self.aliases.items())
             raise NotFoundError(
                 f"no version '{address}' of model '{self.name}' in {self.registry}; "
-                f"versions: {', '.join(self.versions) or 'none'}; aliases: {aliases or 'none'}"
+                f"versions: {', '.join(self.versions) or 'none'}; "
+                f"aliases: {', '.join(map(' = '.join, self.aliases.items())) or 'none'}"
             )
         return self.versions[number]
 
@@ -229,15 +227,19 @@ class Record:
         statement, there = next(changed, None), self.model.versions.get(version)
         return there is not None and (statement is None or _is_about(statement, there))
 
+    def can_return(self, version: str) -> bool:
+        """Return whether an earlier champion may be champion again: it is there, was promoted and is not tainted."""
+        return self.is_there(version) and self.promotion(version) is not None and self.taint(version) is None
+
     def check_there(self, version: str) -> None:
         """Raise an `IntegrityError` where a version that is stated to be champion is not in the registry."""
         if not self.is_there(version):
             found = "another version has its number" if version in self.model.versions else "it is not in the registry"
-            name, is_earlier = shlex.quote(self.model.name), any(map(self.is_there, self.champions[1:]))
-            back = f", or go back with multilink rollback --model {name}" if is_earlier else ""
+            name, registry = self.model.name, self.model.registry
+            back = f", or go back with {command('rollback', '--model', name, tracking=registry)}"
             raise IntegrityError(
-                f"{self.changes[-1].where}: names models:/{self.model.name}/{version}, and {found}: restore it from a "
-                f"backup{back}; {ADOPT.format(name)}"
+                f"{self.changes[-1].where}: names models:/{name}/{version}, and {found}: restore it from a backup"
+                f"{back if any(map(self.can_return, self.champions[1:])) else ''}; {_adopt(name, registry)}"
             )
 
     def number(self, address: str) -> str:
@@ -266,8 +268,7 @@ class Record:
 
     def promotion(self, version: str) -> Statement | None:
         """Return the statement that last made a version champion after it was judged."""
-        promoted = (each for each in reversed(self.about(version, CHANGED)) if "checks" in each.decision)
-        return next(promoted, None)
+        return next((each for each in reversed(self.about(version, CHANGED)) if "checks" in each.decision), None)
 
     def attempt(
         self, version: str, dataset: str, split: str, *, measure: str = "auto", study: str = "", cells: int = 1
@@ -275,8 +276,8 @@ class Record:
         """Return how many candidates the best champion has met with this one on these documents, from 1.
 
         The same version on the same documents by the same measure beside the same champion counts once, however often
-        it is judged. Who scored it by `multilink evaluate` has seen as much. A version that was chosen from several
-        counts as all of them, once for the study they are of.
+        it is judged; a champion judged again does not count. Who scored it by `multilink evaluate` has seen as much. A
+        version that was chosen from several counts as all of them, once for the study they are of.
 
         Args:
             version: its number.
@@ -288,9 +289,9 @@ class Record:
         """
         met: dict[tuple[str, ...], int] = {}
         for each in self.statements:
-            decision = each.decision
-            is_look = each.event == EVALUATED or (each.event in (CHANGED, JUDGED) and "checks" in decision)
-            if is_look and decision.get(BEST_BEFORE) == self.best:
+            decision, is_judged = each.decision, each.event in (CHANGED, JUDGED) and "checks" in each.decision
+            is_other = each.version not in (self.best, decision.get("champion_before"))
+            if (is_judged or each.event == EVALUATED) and is_other and decision.get(BEST_BEFORE) == self.best:
                 about = decision.get(STUDY) or f"{each.version} {each.model['digest']}"
                 of = (decision.get("dataset"), decision.get("split"), decision.get("champion_before"))
                 key = (about, *map(str, of), str(each.policy.get("measure", "auto")))
@@ -318,9 +319,9 @@ class Record:
 
     def taint(self, version: str) -> Taint | None:
         """Return why a version is tainted, by the first statement that says so; None: it is not."""
-        names = [each.name for each in fields(Taint)]
         first = next((each.predicate for each in self.about(version, TAINTED)), None)
-        return None if first is None else Taint(**{name: first[name] for name in names if name in first})
+        names = {each.name for each in fields(Taint)}
+        return None if first is None else Taint(**{name: value for name, value in first.items() if name in names})
 
 
 def trusted_statements(folder: Folder, keys: Sequence[Key] | None = None) -> list[Statement]:
@@ -343,11 +344,10 @@ def trusted_statements(folder: Folder, keys: Sequence[Key] | None = None) -> lis
     for statement, signed in zip(chain[start:], is_signed[start:], strict=True):
         if signed != expected:
             claimed = ", ".join(key[:12] for key in statement.envelope.signatures)
-            name = folder_of(folder.uri)[1]
             raise IntegrityError(
                 f"{statement.where}: expected a trusted key's signature, found "
                 f"{f'one that claims to be by the key {claimed}' if claimed else 'none'}: remove this file and those "
-                f"after it unless they are by somebody whom you trust; {ADOPT.format(name)}"
+                f"after it unless they are by somebody whom you trust; {_adopt(folder_of(folder.uri)[1])}"
             )
     before = [replace(each, signers=chain[start].signers, is_adopted=True) for each in chain[:start]]
     return before + chain[start:]
@@ -376,8 +376,10 @@ def read_record(
         chain = list(adopted) if is_adopting else trusted_statements(home, keys)
         least = int(model.tags.get(COUNT_TAG, 0))
         if len(chain) < least:
+            way = command("relocate", "--from", "OLD", "--lake", "NEW", tracking=model.registry)
             raise IntegrityError(
-                f"the record of promotions is incomplete ({len(chain)} of {least} statements): {MORE.format(home.uri)}"
+                f"the record of promotions is incomplete ({len(chain)} of {least} statements): restore {home.uri} from "
+                f"a backup, or name the lake's new address: {way}"
             )
     if keys:
         check_seen(model.registry, model.name, model.created, chain)
@@ -410,7 +412,7 @@ def _check_content(statement: Statement, model: Registered) -> None:
     if about["name"] != model.name and not statement.is_adopted:
         raise IntegrityError(
             f"{statement.where}: is about '{about['name']}', expected '{model.name}': give the model its name back, or "
-            f"{ADOPT.format(model.name)}"
+            f"{_adopt(model.name, model.registry)}"
         )
     if event == ADOPTED:
         return
@@ -425,6 +427,10 @@ def _check_content(statement: Statement, model: Registered) -> None:
         raise IntegrityError(
             f"{statement.where}: expected a version with its run and digest, its subject's and champion's"
         )
+
+
+def _adopt(name: str, registry: str | None = None) -> str:
+    return f"to sign for the whole record: {command('promotions', name, '--adopt', tracking=registry)}"
 
 
 def _is_about(statement: Statement, version: ModelVersion) -> bool:

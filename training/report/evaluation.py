@@ -31,6 +31,7 @@ from training.loop.epoch import ENOUGH_TO_RANK
 from training.metrics.calibration import Calibration
 from training.metrics.intervals import Score
 from training.metrics.links import ScoreKind
+from training.project import command
 from training.report.examples import ExampleGroups
 from training.report.figures import line_chart, reliability_chart
 from training.report.pages import draw_groups, edge_legend, render
@@ -171,12 +172,17 @@ def outcome_lines(rows: Sequence[Score], *, dataset: str) -> list[str]:
     return [*lines, *table.lines()]
 
 
-def next_lines(model: str, *, dataset: str, lake: str, is_scored: bool) -> list[str]:
+def next_lines(model: str, *, dataset: str, lake: str, tracking: str | None, is_scored: bool) -> list[str]:
     """Return the commands that follow a training: those of a report only if it has scores."""
-    link = f"  multilink link --model {model} --input new.jsonl --output links.parquet --page linked"
+    link = "  " + command(
+        *("link", "--model", model, "--input", "new.jsonl", "--output", "links.parquet", "--page", "linked"),
+        tracking=tracking,
+    )
     if not is_scored:
         return ["next: link your own documents; `multilink label` and `measure` check links without known ones", link]
-    report = f"  multilink evaluate --model {model} --dataset {dataset} --lake {lake} --report report"
+    report = "  " + command(
+        *("evaluate", "--model", model, "--dataset", dataset, "--lake", lake, "--report", "report"), tracking=tracking
+    )
     return ["next: link your own documents, and write a report with every number", link, report]
 
 

@@ -95,12 +95,13 @@ class EvaluateSummary:
             raise UsageError(f"--calibration: {self.dataset} has none{': ' if why else ''}{why}")
         path.write_text(self.judged.calibration.to_json(), encoding="utf-8")
 
-    def outcome(self, lake: str) -> list[str]:
+    def outcome(self, lake: str, tracking: str | None) -> list[str]:
         """Return what a newcomer wants to know of a model: is it good, and what comes next."""
         dataset, uri = self.dataset or "", self.loaded.uri if self.loaded else ""
+        is_scored = score_table(self.rows, "model") is not None
         return [
             *outcome_lines(self.rows, dataset=dataset),
-            *next_lines(uri, dataset=dataset, lake=lake, is_scored=score_table(self.rows, "model") is not None),
+            *next_lines(uri, dataset=dataset, lake=lake, tracking=tracking, is_scored=is_scored),
         ]
 
     def to_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from orchestration.cli import app
 from orchestration.workflows import takedowns
-from pipelines.forgetting.forget import Forgotten, forget
+from pipelines.forgetting.forget import forget
 from schemas.documents import Split
 from schemas.lake import Lake
 from schemas.manifest import read_manifest
@@ -176,15 +176,12 @@ def test_a_model_that_is_registered_while_its_data_is_removed_is_tainted(
     lake: Lake, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, tags = connect(store), {"dataset": "documents", "dataset_version": str(lake.latest("documents"))}
-
-    def forget_slowly(*arguments: Any, **named: Any) -> Forgotten:
-        done = forget(*arguments, **named)
-        client.create_model_version("multilink-documents-x", str(tmp_path), tags=tags)
-        return done
-
-    monkeypatch.setattr(takedowns, "forget", forget_slowly)
-    (found,) = values(lake, "lake", "forget", "p3", "--yes", "--tracking-uri", store)["versions"]
-    assert len(found["models"]) == 2 and record_of(client, "multilink-documents-x").taint("2")
+    about = ("multilink-documents-x", str(tmp_path), None, tags)
+    monkeypatch.setattr(
+        takedowns, "forget", lambda *of, **how: (forget(*of, **how), client.create_model_version(*about))[0]
+    )
+    told = run(lake, "lake", "forget", "p3", "--yes", "--tracking-uri", store)
+    assert "models:/multilink-documents-x/2" in told and record_of(client, "multilink-documents-x").taint("2")
 
 
 def test_models_that_depend_on_it_in_other_ways_are_tainted(lake: Lake, store: str, tmp_path: Path) -> None:

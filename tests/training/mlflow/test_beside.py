@@ -248,9 +248,10 @@ def test_table_page_and_scores_are_with_the_version_and_its_run(
         summary_of(client), lake=registry_lake.root.uri, tracking=client.tracking_uri, say=print
     )
     assert found is not None and found.values["split"] == "test"
-    *_, link, evaluate = found.outcome(registry_lake.root.uri)
+    *_, link, evaluate = found.outcome(registry_lake.root.uri, "http://other")
     assert link.split()[:4] == ["multilink", "link", "--model", "models:/linker/1"]
-    assert evaluate.split()[4:] == ["--dataset", "synthetic@v1", "--lake", registry_lake.root.uri, "--report", "report"]
+    about = f"--dataset synthetic@v1 --lake {registry_lake.root.uri} --report report --tracking-uri http://other"
+    assert evaluate.split()[4:] == about.split() and link.split()[-2:] == about.split()[-2:]
     folder = Path(mlflow.artifacts.download_artifacts(logged_model(client, version).artifact_location))
     text = (folder / "model_card.md").read_text(encoding="utf-8")
     auc, random = found.means()["auc"], found.means("random")["auc"]
@@ -281,7 +282,7 @@ def test_without_a_known_link_the_report_estimates_how_many_are_false(
     version = read_manifest(lake, "synthetic")
     pairs = count_decoys(LinkModel.load(trained), *version, ["train"])
     assert (decoys.value, decoys.n) == (pytest.approx(100 * pairs.broken / pairs.pairs), pairs.pairs)
-    first, *_ = found.outcome("lake")
+    first, *_ = found.outcome("lake", None)
     assert first.startswith("synthetic@v1 has no known links, so the model has no scores; about ")
     assert f"an estimate from {decoys.n} swapped pairs" in first and "at least" not in first
     page = Path(client.download_artifacts(str(summary_of(client).version.run_id), "report/index.html", str(tmp_path)))
