@@ -17,6 +17,7 @@ retrieve their images. A candidate is promoted if every check passes:
   languages are part of every decision (`Difference`);
 - editors: where the policy asks for it, those who compared it blind with the champion are shown to prefer it;
 - latest: it was scored on the latest version of the target data set;
+- taint: nothing was taken out of the data that it, or a model that it was trained from, was trained on;
 - approval: where the policy asks for one, or the documents cannot tell, a named person has approved it (`multilink
   approve`).
 

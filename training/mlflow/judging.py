@@ -65,7 +65,7 @@ from training.promotions.proof import (
     check_manifests,
     prove,
 )
-from training.promotions.record import Approval, ModelVersion, Record, read_record
+from training.promotions.record import Approval, ModelVersion, Record, Taint, read_record
 
 CODE = ("schemas", "training")
 LIBRARIES = ("torch", "numpy", "scipy", "pyarrow")
@@ -123,6 +123,7 @@ def judge(
     attempt: int,
     approvals: Sequence[Approval] = (),
     preference: Preference | None = None,
+    taint: Taint | None = None,
     say: Say,
 ) -> Decision:
     """Return the decision by the models' scores.
@@ -138,6 +139,7 @@ def judge(
         attempt: how many candidates the best champion has met with this one.
         approvals: of the candidate.
         preference: of editors, between champion and candidate.
+        taint: why the candidate is tainted; None: it is not.
         say: takes a line of progress.
 
     Raises:
@@ -165,6 +167,8 @@ def judge(
     decision = decide(own, policy, guards=guards, latest=data.latest, approvals=approvals, preference=preference)
     if any(chose_epoch(candidate.model.card, each) for each in (own, *guards.values())):
         decision = refuse(decision, "held out", NOT_HELD_OUT)
+    if taint is not None:
+        decision = refuse(decision, "taint", f"it was {taint}: promote one that was not")
     return decision
 
 

@@ -3,7 +3,7 @@
 A policy file is TOML; a key that is left out has its default, an unknown one is an error:
 
     measure = "auto"              # what decides: auc or reciprocal_rank; auto: see `Measure`
-    split = "val"                 # whose documents are scored; never test, whose scores are reported
+    split = "val"                 # whose documents are scored; never train or test
     margin = 1.0                  # points that a candidate may be worse than the champion, and than the best ever
     min_documents = 20            # that must have been scored
     latest_only = true            # the data set scored on must be the latest version in the lake
@@ -117,9 +117,9 @@ class Policy(Settings):
         measure: what decides on the target.
         margin: points of the measure's mean that a candidate may be worse than the champion, and than the best champion
             ever. Where too few documents can show that, a person is asked.
-        split: whose documents are scored; empty: `gate` where the data set has such a split, else `val`. Never `test`:
-            a champion chosen by the scores that are reported would make them too good. Where validation links chose
-            the epoch, they are not held out (`judging.chose_epoch`).
+        split: whose documents are scored; empty: `gate` where the data set has such a split, else `val`. Never `train`,
+            nor `test`: a champion chosen by the scores that are reported would make them too good. Where validation
+            links chose the epoch, they are not held out (`judging.chose_epoch`).
         min_documents: how many documents must have been scored (with both models), on the target and on each guard.
         latest_only: whether the data set scored on must be the latest version in its lake.
         approval: whether a person must have approved the version.
@@ -152,8 +152,10 @@ class Policy(Settings):
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
-        rule = "its scores are reported, so that no model may be chosen by them; expected another split"
-        require(self.split != Split.TEST, field="split", value=self.split, rule=rule)
+        rule = "models are trained on train, and scores on test are reported; expected another split"
+        require(self.split not in (Split.TRAIN, Split.TEST), field="split", value=self.split, rule=rule)
+        is_named = all(each.partition(":")[0].strip() for each in self.approvers)
+        require(is_named, field="approvers", value=self.approvers, rule="expected NAME or NAME:KEY each")
         names = [guard.dataset for guard in self.guards]
         require(len(set(names)) == len(names), field="guards", value=names, rule="name a data set once")
 

@@ -13,15 +13,17 @@ from typing import Any
 import mlflow
 from mlflow.exceptions import MlflowException
 
+from schemas.configs import resolve
 from schemas.lake import Lake
 from schemas.messages import BuildError, GateError, Say, UsageError
 from training.metrics.preference import Preference
-from training.mlflow.champions import align, append, check_signer, record_of
+from training.mlflow.champions import align, append, check_signer, inherited, record_of
 from training.mlflow.gate import Check, Decision, refuse
 from training.mlflow.judging import evidence_of, find_judging_data, gate_split, judge
 from training.mlflow.loading import load_version
 from training.mlflow.policy import STANDARD_POLICY, Policy
 from training.mlflow.runs import CHOSEN_TAG, COPIED_TAG, PARENT_TAG
+from training.project import command
 from training.promotions.keys import own_signer
 from training.promotions.loaded import LoadedModel
 from training.promotions.proof import CALIBRATION, FILES
@@ -127,12 +129,15 @@ def promote(
         check_signer(record)  # before minutes of scoring
     data = find_judging_data(lake, target, split=policy.split, guards=policy.guards if champion is not None else ())
     loaded = load_version(candidate)
-    if champion == candidate.version and _is_stated(record, loaded):
-        decision = Decision(checks=(ALREADY,), dataset=target, split=data.split, policy=policy)
-        return Promotion(candidate=candidate, champion=champion, decision=decision, is_dry_run=is_dry_run)
+    if champion == candidate.version and _is_stated(record, loaded, policy):
+        return Promotion(
+            candidate=candidate,
+            champion=champion,
+            decision=Decision(checks=(ALREADY,), dataset=target, split=data.split, policy=policy),
+            is_dry_run=is_dry_run,
+        )
     study, cells = study_of(client, candidate)
     rivals = [record.model.versions[each] for each in dict.fromkeys((champion, record.best)) if each]
-    is_asked = policy.editors_preferred and champion is not None
     promotion = Promotion(
         candidate=candidate,
         champion=champion,
@@ -145,7 +150,10 @@ def promote(
                 candidate.version, target, data.split, measure=policy.measure, study=study, cells=cells
             ),
             approvals=record.approvals(candidate.version, loaded.files),
-            preference=preferred(lake, rivals[0].uri, candidate.uri) if preferred and is_asked else None,
+            preference=preferred(lake, rivals[0].uri, candidate.uri)
+            if preferred and policy.editors_preferred and champion is not None
+            else None,
+            taint=record.taint(candidate.version) or inherited(client, candidate.tags),
             say=say,
         ),
         is_dry_run=is_dry_run,
@@ -156,7 +164,7 @@ def promote(
     if is_dry_run:
         return promotion
     evidence = evidence_of(candidate, record, judged=data, calibration=loaded.calibration_digest)
-    return _carry_out(client, promotion, record, {**evidence, FILES: loaded.files}, lake)
+    return _carry_out(client, promotion, record, evidence | {FILES: loaded.files}, lake)
 
 
 def study_of(client: mlflow.MlflowClient, version: ModelVersion) -> tuple[str, int]:
@@ -187,8 +195,14 @@ def count_look(
     if split != gate_split(lake, reference) or record.best is None or version.version in record.champions:
         return None
     study, cells = study_of(client, version)
-    look: dict[str, Any] = {"dataset": reference, "split": split, STUDY: study, CELLS: cells}
-    look |= {"champion_before": record.champion, BEST_BEFORE: record.best}
+    look = {
+        "dataset": reference,
+        "split": split,
+        STUDY: study,
+        CELLS: cells,
+        "champion_before": record.champion,
+        BEST_BEFORE: record.best,
+    }
     try:
         if not any(each.decision == look for each in record.about(version.version, EVALUATED)):
             append(client, record, version, EVALUATED, {"decision": look}, lake=lake)
@@ -200,7 +214,7 @@ def count_look(
 def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = None) -> tuple[ModelVersion, str]:
     """Make the champion before the champion again, and return it and the number of the one it replaces.
 
-    Of those before it, the last one that is still in the registry.
+    Of those before it, the last one that can be champion again (`Record.can_return`).
 
     Args:
         client: of the registry.
@@ -209,8 +223,7 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
 
     Raises:
         NotFoundError: there is no such model.
-        GateError: there is no champion to go back to, it is tainted or was never promoted, another version is
-            champion, or someone else was faster.
+        GateError: there is no champion to go back to, another version is champion, or someone else was faster.
         IntegrityError: as `read_record` says: nothing is signed on top of what is not.
     """
     record = align(client, name)
@@ -218,24 +231,23 @@ def rollback(client: mlflow.MlflowClient, name: str, *, champion: str | None = N
     if champion is not None and champion != now:
         raise GateError(f"model '{name}': expected version {champion} as champion, found {now or 'none'}")
     line = record.champions
-    place = next((place for place, each in enumerate(line) if place and record.is_there(each)), None)
+    place = next((place for place, each in enumerate(line) if place and record.can_return(each)), None)
     if now is None or place is None:
-        found = "there is no champion" if now is None else "no earlier one" if len(line) == 1 else "all are deleted"
-        raise GateError(f"model '{name}' has no champion to go back to: {found}")
-    previous, promoted = line[place], record.promotion(now)
-    if taint := record.taint(previous):
-        raise GateError(f"models:/{name}/{previous} was {taint}: it cannot be champion again; promote another")
-    if record.promotion(previous) is None:
-        raise GateError(f"models:/{name}/{previous}: no statement on its promotion was found; promote another version")
-    restored, best = record.model.versions[previous], record.best
+        found = "no earlier one" if len(line) == 1 else "the earlier ones were deleted, tainted or never promoted"
+        raise GateError(f"model '{name}' has no champion to go back to: {found if now else 'there is no champion'}")
+    restored, best = record.model.versions[line[place]], record.best
     if best == now:  # it is no champion any more, so the best one before it is the best again
-        best = (promoted.decision.get(BEST_BEFORE) if promoted else None) or previous
-    decision = {"is_rollback": True, "version": previous, "champion_before": now, BEST: best}
-    evidence = evidence_of(restored, record)
-    if not append(client, record, restored, CHANGED, {"champions": line[place:], "decision": decision, **evidence}):
+        before = (each.decision.get(BEST_BEFORE) for each in reversed(record.about(now, CHANGED)))
+        best = next((each for each in before if each not in (None, now)), restored.version)
+    change = {
+        "champions": line[place:],
+        "decision": {"is_rollback": True, "version": restored.version, "champion_before": now, BEST: best},
+        **evidence_of(restored, record),
+    }
+    if not append(client, record, restored, CHANGED, change):
         raise GateError(
-            f"model '{name}': its champion was changed by another process meanwhile; see multilink promotions {name}, "
-            "and roll back again if it is still needed"
+            f"model '{name}': its champion was changed by another process meanwhile; see "
+            f"{command('promotions', name, tracking=record.model.registry)}, and roll back again if it is still needed"
         )
     return restored, now
 
@@ -254,17 +266,21 @@ def approve(client: mlflow.MlflowClient, name: str, version: str, *, by: str) ->
     files = load_version(found).files
     signer = own_signer()
     own = {signer.public_key.keyid} if signer is not None else set()
-    before = record.approvals(found.version, files)
-    if not any(each.by == by.strip() and own <= {*each.keys} for each in before):
+    if not any(each.by == by.strip() and own <= {*each.keys} for each in record.approvals(found.version, files)):
         append(client, record, found, APPROVED, {"approved_by": by.strip(), FILES: files})
     return found
 
 
-def _is_stated(record: Record, champion: LoadedModel) -> bool:
-    """Return whether a champion needs no new statement: its promotion is stated, with its files and its calibration."""
-    promotion = record.promotion(record.champion or "")
-    stated = {} if promotion is None else promotion.predicate
-    return (stated.get(FILES), stated.get(CALIBRATION)) == (champion.files, champion.calibration_digest)
+def _is_stated(record: Record, champion: LoadedModel, policy: Policy) -> bool:
+    """Return whether a champion needs no new statement: the last decision has its files, calibration and the policy."""
+    last = next((each for each in reversed(record.changes) if each.policy), None)
+    return (
+        last is not None
+        and last == record.promotion(record.champion or "")  # else it was rolled back to
+        and last.predicate.get(FILES) == champion.files
+        and last.predicate.get(CALIBRATION) == champion.calibration_digest
+        and last.policy == resolve(policy)
+    )
 
 
 def _carry_out(

@@ -232,9 +232,7 @@ def check_use(record: Record, version: str) -> Use:
 def _check_taint(record: Record, version: str) -> None:
     found, promotion = record.taint(version), record.promotion(version)
     days = None if promotion is None else promotion.policy.get("forget_within_days")
-    if found is None or days is None:
-        return
-    if datetime.now(UTC) > datetime.fromisoformat(found.at) + timedelta(days=days):
+    if found and days is not None and datetime.now(UTC) > datetime.fromisoformat(found.at) + timedelta(days=days):
         raise GateError(
             f"models:/{record.model.name}/{version} was {found}; its policy allows its use for {days} days after that: "
             "promote another version"

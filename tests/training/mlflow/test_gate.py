@@ -414,7 +414,10 @@ def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
         ("[[guards]]\ndataset = 'rqa'\nmargin = -1", "guards.margin = -1"),
         ("level = 1.0", "level = 1.0: "),
         ("min_documents = 0", "min_documents = 0: "),
-        ("split = 'test'", "split = 'test': its scores are reported"),
+        ("split = 'test'", "split = 'test': models are trained on train, and scores on test are reported"),
+        ("split = 'train'", "split = 'train': models are trained on train"),
+        ("approvers = ['Ann', ' ']", "approvers = .*: expected NAME or NAME:KEY each"),
+        ("approvers = [':9f3c']", "approvers = "),
         ("auc 70", "expected TOML: .*line 1"),
     ],
 )

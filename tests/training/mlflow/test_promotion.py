@@ -1,3 +1,4 @@
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from registries import Register, aliases_of
 from typer.testing import CliRunner
 
 from orchestration.cli import app
+from schemas.configs import resolve
 from schemas.documents import Provenance, Split
 from schemas.lake import Lake
 from schemas.messages import GateError, IntegrityError, NotFoundError, UsageError
@@ -275,17 +277,55 @@ def test_a_version_that_was_scored_on_the_documents_of_the_gate_counts_as_a_cand
     assert not record.about("2", JUDGED)
 
 
-def test_a_tainted_champion_cannot_come_back(
+def test_what_is_tainted_cannot_be_champion_again_and_is_passed_over_on_the_way_back(
     client: mlflow.MlflowClient, register_model: Register, trained: Path, registry_lake: Lake
 ) -> None:
-    for version in ("1", "2"):
+    for version in ("1", "2", "3"):
         register_model(trained)
         promote(client, "linker", version, say=print)
     taken = {"dataset": "synthetic@v1", "documents": 1, "images": 2}
+    append(client, record_of(client, "linker"), find_version(client, "linker", "2"), TAINTED, taken)
+    assert rollback(client, "linker")[0].version == "1" and record_of(client, "linker").champions == ("1",)
+    for is_dry_run in (True, False):
+        decision = promote(client, "linker", "2", is_dry_run=is_dry_run, say=print).decision
+        (unmet,) = (check for check in decision.checks if not check.is_passed)
+        assert unmet.name == "taint" and "trained on synthetic@v1, out of which 1 documents and 2" in unmet.reason
     append(client, record_of(client, "linker"), find_version(client, "linker", "1"), TAINTED, taken)
-    with pytest.raises(GateError, match="models:/linker/1 was trained on synthetic@v1, out of which 1 documents and 2"):
+    assert promote(client, "linker", "3", say=print).decision.is_promoted
+    with pytest.raises(GateError, match="no champion to go back to: the earlier ones were deleted, tainted or never"):
         rollback(client, "linker")
-    assert aliases_of(client)["champion"] == "2"
+
+
+def test_a_name_with_blanks_and_quotation_marks_is_asked_for_and_advised(
+    client: mlflow.MlflowClient, registered: str, registry_lake: Lake, tmp_path: Path
+) -> None:
+    """What a command advises is about the registry that was named, and can be pasted."""
+    name = "my model's"
+    client.rename_registered_model("linker", name)
+    (tmp_path / "policy.toml").write_text("approval = true", encoding="utf-8")
+    about = ["--model", name, "--version", "1", "--policy", str(tmp_path / "policy.toml")]
+    waiting = CliRunner().invoke(app, ["promote", *about, "--tracking-uri", client.tracking_uri])
+    words = shlex.split(waiting.stdout.partition("next: multilink ")[2].splitlines()[0])
+    assert words[-2:] == ["--tracking-uri", client.tracking_uri]
+    CliRunner().invoke(app, words, catch_exceptions=False)
+    assert [each.by for each in record_of(client, name).approvals("1")] == ["YOUR_NAME"]
+    registry_lake.promotions(name).remove()  # the next test has a registry of its own
+
+
+def test_a_champion_is_judged_again_by_a_changed_policy_which_is_in_force_then(
+    client: mlflow.MlflowClient, register_model: Register, trained: Path, other_files: Callable[[], Path]
+) -> None:
+    for folder in (trained, trained, other_files()):
+        register_model(folder)
+    strict, refusing = Policy(forget_within_days=0, groups=(Groups(by=By.SOURCE),)), Policy(min_documents=1000)
+    for version, policy in (("1", Policy()), ("2", Policy()), ("2", strict), ("2", strict), ("champion", refusing)):
+        promote(client, "linker", version, policy=policy, say=print)
+    record = record_of(client, "linker")
+    assert (len(record.changes), record.champions, record.promotion("2").policy) == (3, ("2", "1"), resolve(strict))
+    assert record.attempt("3", "synthetic@v1", "val") == 2  # none for the champion itself
+    assert rollback(client, "linker")[0].version == "1"
+    promote(client, "linker", "1", say=print)  # so that its policy is in force in place of the second one's
+    assert len(record_of(client, "linker").changes) == 5 and record_of(client, "linker").best == "1"
 
 
 def test_the_test_split_decides_nothing_and_a_split_of_its_own_is_preferred(
