@@ -96,8 +96,7 @@ def test_what_does_not_fit_a_storage_is_told() -> None:
 
 @pytest.mark.parametrize("storage", list(Storage))
 def test_a_vector_column_is_its_type_and_survives_a_file(storage: Storage) -> None:
-    matrix = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
-    column = vectors_to_column(matrix, storage)
+    column = vectors_to_column(np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32), storage)
     assert column.type == FeatureColumn(name="x", dimensions=5, storage=storage).type
     found = column_to_vectors(through_parquet(column))
     np.testing.assert_array_equal(found, column_to_vectors(column))

@@ -53,8 +53,7 @@ def test_an_index_of_another_format_is_left_out_with_a_warning(
     add(lake, "a")
     add(lake, "b")
     folder = lake.index("news", "v1", "a-1")
-    old = folder.read(MANIFEST).decode().replace('"format": 3', '"format": 1')
-    folder.write(MANIFEST, old.encode())
+    folder.write(MANIFEST, folder.read(MANIFEST).decode().replace('"format": 3', '"format": 1').encode())
     assert [each.model for each in Archives(lake, (), lambda _: {}).choices] == ["b 1"]
     assert "`multilink index` makes it again" in caplog.text
     with pytest.raises(IntegrityError, match="found format = 1"):

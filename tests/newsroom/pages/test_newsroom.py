@@ -141,8 +141,7 @@ def test_a_word_says_how_near_a_picture_is_and_numbers_are_under_more(
 
 
 def test_words_of_no_picture_are_said_to_be_so(newsroom: Newsroom, client: httpx.Client) -> None:
-    page = ranked(newsroom, client, {"headline": "Qwertz"})
-    (address,) = links(page.text, 'id="rank-lexical"')
+    (address,) = links(ranked(newsroom, client, {"headline": "Qwertz"}).text, 'id="rank-lexical"')
     found = client.get(address).text
     assert shown(found) == [] and "No title or caption of a picture has one of these words" in found
 

@@ -42,8 +42,7 @@ def gazetteer(tmp_path: Path) -> Gazetteer:
 
 def test_words_of_a_text_are_shown_with_what_they_add() -> None:
     query = Query(texts={"headline": "Flood in  Köln!", "lead": "A lead"}, left_out=frozenset({("headline", 1)}))
-    sources = [("headline", "Flood Köln!")]
-    headline, lead = shown_texts(query, sources, {"headline": [0.7, 0.2, 0.1]})
+    headline, lead = shown_texts(query, [("headline", "Flood Köln!")], {"headline": [0.7, 0.2, 0.1]})
     assert [(word.text, word.share, word.is_left_out) for word in headline.words] == [
         ("Flood", pytest.approx(0.7), False), ("in", None, True), ("Köln", pytest.approx(0.2), False),
         ("!", pytest.approx(0.1), False),

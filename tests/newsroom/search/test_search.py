@@ -284,8 +284,7 @@ def test_sources_of_a_fuser_have_weights_and_words_attention(tmp_path: Path) -> 
     lake = lakes.write_lake(tmp_path / "lake", {Split.TEST: part}, world=world)
     text = MultiSourceSettings(sources=roles, word_dimensions=8, dropout=0.0)
     config = replace(lakes.TINY, text=text, image=LinearSettings(dropout=0.0))
-    words = ["a", "seen", "from", *(f"thing{number}" for number in range(40))]
-    model = lakes.untrained(config, lake, words)
+    model = lakes.untrained(config, lake, ["a", "seen", "from", *(f"thing{number}" for number in range(40))])
     index = open_index(made_index(model, lake).folder.uri)
     document = part.documents[0]
     texts = {sentence.role: sentence.text for sentence in document.sentences}

@@ -293,6 +293,5 @@ def test_what_a_faulty_policy_leaves_is_counted() -> None:
     everyone = found.documents.tolist()
     assert sorted(everyone) == ["d1", "d2", "d3", "d4", "d4", "d5"]
     for gone, left in ((["d4", "d5"], 2), (["d1", "d2", "d3"], 2), (["d1", "d2", "d5"], 2), (["d2", "d4", "d5"], 0)):
-        is_dropped = np.array([document in gone for document in everyone])
-        counts = count_duplicates(found, is_dropped)
+        counts = count_duplicates(found, np.array([document in gone for document in everyone]))
         assert (counts["occurrences"], counts["left"]) == (6, left)

@@ -106,8 +106,7 @@ def test_ids_that_duckdb_writes_are_read_whatever_is_in_them(tmp_path: Path) -> 
     documents = tuple(replace(each, id=key, language="en") for each, key in zip(template.documents, ids, strict=True))
     vectors = dict(zip(ids, template.sentence_vectors.values(), strict=True))
     made = replace(template, documents=documents, sentence_vectors=vectors)
-    lake = write_lake(tmp_path / "lake", {Split.TRAIN: made})
-    manifest, folder = read_manifest(lake, "synthetic")
+    manifest, folder = read_manifest(write_lake(tmp_path / "lake", {Split.TRAIN: made}), "synthetic")
     source, file = f"{folder.local}/documents/*/*.parquet", tmp_path / "ids.txt"
     (query,) = re.findall(r'duckdb -c "(COPY .*)"', Path("docs/how-to/exports.md").read_text())
     query = query.replace("'VERSION/documents/*/*.parquet'", f"'{source}'").replace("'ids.txt'", f"'{file}'")

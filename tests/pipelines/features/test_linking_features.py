@@ -39,8 +39,7 @@ def own_documents(tmp_path: Path) -> Path:
 
 def extraction_of(scratch: Folder, images: str, sentences: str, **names: str) -> Extraction:
     config = override(recipe("documents"), [f"features.images={images}", f"features.sentences={sentences}"])
-    lake = Lake(scratch)
-    plan = plan_features(config.features, config.images, config.http, given=None, lake=lake, workers=1)
+    plan = plan_features(config.features, config.images, config.http, given=None, lake=Lake(scratch), workers=1)
     return Extraction(plan=plan, **names)
 
 

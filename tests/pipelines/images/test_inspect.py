@@ -141,8 +141,7 @@ def test_rows_are_looked_up_as_they_are(tmp_path: Path, kind: type) -> None:
 
 
 def test_a_bad_row_fails_alone(tmp_path: Path) -> None:
-    array = np.array([[1.0, 2.0], [7e4, 0.0], [np.nan, 0.0], [65504.0, -65504.0]], np.float32)
-    path = saved(tmp_path, array)
+    path = saved(tmp_path, np.array([[1.0, 2.0], [7e4, 0.0], [np.nan, 0.0], [65504.0, -65504.0]], np.float32))
     assert given_vector(3, path).tolist() == [65504, -65504]
     for row in (1, 2, 4):
         with pytest.raises(ImageRejected, match=f"row {row}: ") as caught:

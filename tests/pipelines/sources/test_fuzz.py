@@ -351,8 +351,7 @@ def test_no_shard_stops_a_corpus_or_another_shard(name: str, seeds: range, tmp_p
         if draw.random() < 0.7:
             data = draw.choice((flip, cut, repeat))(data, draw)
         (tmp_path / file).write_bytes(data)
-        source = CorpusSource(format=form, documents=(str(tmp_path / file), str(good)))
-        found = list(read_source(source))
+        found = list(read_source(CorpusSource(format=form, documents=(str(tmp_path / file), str(good)))))
         for outcome in found:
             check(outcome)
         documents = [outcome for outcome in found if isinstance(outcome, CandidateDocument)]
@@ -461,8 +460,7 @@ def test_no_page_stops_a_parser(name: str, seeds: range) -> None:
 def test_no_dump_stops_its_reader(seeds: range, tmp_path: Path) -> None:
     path = tmp_path / "RS_2018-01"
     for seed in seeds:
-        draw = random.Random(seed)
-        path.write_bytes(mutated((json.dumps(SUBMISSION) + "\n").encode() * 3, draw))
+        path.write_bytes(mutated((json.dumps(SUBMISSION) + "\n").encode() * 3, random.Random(seed)))
         for outcome in read_dump(str(path), subreddit="DIY"):
             if isinstance(outcome, Failure):
                 check(outcome)

@@ -230,8 +230,7 @@ def test_a_byte_that_is_not_utf8_is_a_failure_of_its_record(
 
 
 def test_a_caption_that_is_not_utf8_is_a_failure(tmp_path: Path) -> None:
-    captions = {"1.jpg": b"x", "1.txt": b"caf\xe9", "2.jpg": b"x", "2.txt": "café".encode()}
-    write_tar(tmp_path / "a.tar", captions)
+    write_tar(tmp_path / "a.tar", {"1.jpg": b"x", "1.txt": b"caf\xe9", "2.jpg": b"x", "2.txt": "café".encode()})
     first, second = CorpusSource(format="webdataset", documents=(str(tmp_path / "a.tar"),)).read()
     assert "expected UTF-8, found byte 0xe9" in first.message
     assert second.sentences[0].text == "café"

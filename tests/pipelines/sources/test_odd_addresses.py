@@ -100,8 +100,7 @@ def test_in_mmc4(settled: Settle, tmp_path: Path) -> None:
     for each in ("a.png", None, 3):
         lines.append(lines[0] | {"image_info": [each, lines[0]["image_info"][1]]})
     (tmp_path / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    source = CorpusSource(format="mmc4", documents=(str(tmp_path),), images=str(tmp_path))
-    documents, failures = settled(source)
+    documents, failures = settled(CorpusSource(format="mmc4", documents=(str(tmp_path),), images=str(tmp_path)))
     check(documents, failures, len(lines))
     for document in documents:
         assert [(link.sentence, link.image) for link in document.given.links] == [(1, 0)]

@@ -162,8 +162,7 @@ def test_an_address_on_the_list_is_none_that_can_be_used() -> None:
 def test_what_repeats_the_id_of_a_listed_document_later_does_not_name_it() -> None:
     other = replace(make_draft(url=None), id="other")
     repeated = Failure(Stage.SOURCES, "diy-3x9k2f", Reason.ID_TAKEN)
-    listed = parse("url:https://imgur.com/a/AbC")
-    first, kept, again = without_listed([make_draft(), other, repeated], listed)
+    first, kept, again = without_listed([make_draft(), other, repeated], parse("url:https://imgur.com/a/AbC"))
     assert first == taken_down(Stage.SOURCES, "url:") and kept == other and again == first
 
 

@@ -118,8 +118,7 @@ def test_passes_by_hand(data: TrainingData, tmp_path: Path, epochs: int, monkeyp
     monkeypatch.setattr(passes, "PAIRS_AT_ONCE", 40)
     model = trained(data, tmp_path, f"training.epochs={epochs}", "link.steps=")
     documents = data.training.documents(data.training.index.usable)
-    term = CONFIG.objective[0]
-    expected = cosines_by_hand(documents, epochs, term, CONFIG.dimensions)
+    expected = cosines_by_hand(documents, epochs, CONFIG.objective[0], CONFIG.dimensions)
     for found, wanted in zip(model.similarities(documents), expected, strict=True):
         assert found == pytest.approx(wanted, abs=2e-4)
 
@@ -181,8 +180,7 @@ def test_a_resumed_run_has_the_same_bits(data: TrainingData, tmp_path: Path, ord
     """The order that one pass learns is read by later ones, after the run went on."""
     config = override(CONFIG, [f"link.order={order}", "objective.passes=5"])
     whole = trained(data, tmp_path / "whole", f"link.order={order}", "objective.passes=5")
-    cut = override(config, ["training.epochs=4"])
-    train(cut, data, Context(), run_directory=tmp_path / "cut")
+    train(override(config, ["training.epochs=4"]), data, Context(), run_directory=tmp_path / "cut")
     context = Context(find_checkpoint=lambda: tmp_path / "cut" / "checkpoint")
     again = LinkModel.load(train(config, data, context, run_directory=tmp_path / "cut").model)
     assert lakes.weights_of(again) == lakes.weights_of(whole)

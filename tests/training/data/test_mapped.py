@@ -132,8 +132,7 @@ def test_a_damaged_file_is_made_again(tmp_path: Path, cache: Path, damage: str, 
 def test_old_files_go_and_beyond_the_limit_those_that_were_used_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    lake = make_lake(tmp_path / "lake")
-    lakes.whole(load_training_data(lake, "synthetic", CONFIG.reading).training)
+    lakes.whole(load_training_data(make_lake(tmp_path / "lake"), "synthetic", CONFIG.reading).training)
     kept = {path.name for path in cache.glob("*.arrow")}
     now = time.time()
     for name, age_s, size in (("old", mapped.KEPT_S + 60, 10), ("first", 7200, 600_000), ("later", 3600, 600_000)):
@@ -318,8 +317,7 @@ def test_the_index_counts_what_the_reader_gives(tmp_path: Path) -> None:
     )
     vectors = {each.id: made.sentence_vectors[each.id][: len(each.sentences)] for each in documents}
     made = replace(made, documents=documents, sentence_vectors=vectors)
-    lake = lakes.write_lake(tmp_path, {Split.TRAIN: made}, shards=1)
-    manifest, folder = read_manifest(lake, "synthetic")
+    manifest, folder = read_manifest(lakes.write_lake(tmp_path, {Split.TRAIN: made}, shards=1), "synthetic")
     for view in (ALL_SENTENCES, TextView(roles=("body",)), TextView(roles=("caption", "body"), is_fused=True)):
         index = read_index(manifest, folder, Split.TRAIN, view=view)
         found = read_split(manifest, folder, Split.TRAIN, Columns(images="auto"), view=view)

@@ -63,8 +63,7 @@ def layout(
 
 
 def test_nearness_orders_as_minus_the_distance() -> None:
-    rng = np.random.default_rng(0)
-    numbers, places = np.arange(7), rng.integers(0, 8, 5)
+    numbers, places = np.arange(7), np.random.default_rng(0).integers(0, 8, 5)
     for side, offset in OFFSETS.items():
         found = nearness(numbers, places, side)
         expected = [[1 / (1 + abs(i + offset - p)) for p in places] for i in range(7)]
@@ -74,8 +73,7 @@ def test_nearness_orders_as_minus_the_distance() -> None:
 
 def test_scores_are_those_of_the_distances_counted_by_hand() -> None:
     links = [(1, 0), (0, 1), (4, 2)]
-    documents = layout([1, 3, 5], 6, links)
-    found, note = evaluate_nearest(documents, None, where="here")
+    found, note = evaluate_nearest(layout([1, 3, 5], 6, links), None, where="here")
     distances = [[abs(i + 0.5 - place) for place in (1, 3, 5)] for i in range(6)]
     assert note.startswith(Side.EITHER.words) and "no validation link" in note
     assert found.mean["auc"].value == pytest.approx(auc_by_counting(distances, set(links)))
@@ -99,8 +97,7 @@ def test_validation_links_say_on_which_side_captions_stand(side: Side) -> None:
 
 def test_rows_that_are_read_keep_their_place_among_all_sentences() -> None:
     read = layout([4], 2, [(1, 0)], numbers=[0, 4])  # a view leaves sentences 1, 2 and 3 out
-    validation = layout([0, 2], 3, [(0, 0), (2, 1)])
-    found, _ = evaluate_nearest(read, validation, where="here")
+    found, _ = evaluate_nearest(read, layout([0, 2], 3, [(0, 0), (2, 1)]), where="here")
     assert found.matrices[0][:, 0] == pytest.approx([1 / 5, 1])
     assert found.mean["auc"].value == 100
 

@@ -157,8 +157,7 @@ def shared_lake(root: Path, config: TrainConfig) -> Lake:
 )
 def test_every_recipe_trains_where_later_shards_show_no_new_picture(name: str, tmp_path: Path) -> None:
     config = shrunk(RECIPES[name](), ONE_EPOCH)
-    lake = shared_lake(tmp_path / "lake", config)
-    data = load_training_data(lake, "synthetic", config.reading)
+    data = load_training_data(shared_lake(tmp_path / "lake", config), "synthetic", config.reading)
     documents = lakes.whole(data.training)
     assert len(documents) == 12
     assert len(documents.image_hashes) == len(set(documents.image_hashes))
@@ -166,8 +165,7 @@ def test_every_recipe_trains_where_later_shards_show_no_new_picture(name: str, t
     by_id = {key: shown[places] for key, places in zip(documents.ids, documents.images, strict=True)}
     for number in range(12):
         assert by_id[f"train-{number:03d}"] == by_id[f"train-{number - number % SHARDS:03d}"]
-    result = train(config, data, Context(), run_directory=tmp_path / "run")
-    model = LinkModel.load(result.model)
+    model = LinkModel.load(train(config, data, Context(), run_directory=tmp_path / "run").model)
     assert all(np.isfinite(matrix).all() for matrix in model.similarities(documents))
 
 

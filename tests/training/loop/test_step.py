@@ -82,8 +82,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
 def step_without_waiting(config: TrainConfig, data: TrainingData, guard: StepGuard) -> torch.Tensor:
     context = Context()
     run = start(new_model(config, data, context))
-    draw_key = DrawKey(split="training", epoch=1, step=0)
-    batch = prepare_batch(run.model, data.training, np.arange(6), draw_key)
+    batch = prepare_batch(run.model, data.training, np.arange(6), DrawKey(split="training", epoch=1, step=0))
     stepper = Stepper(run.model, run.optimiser, context, guard)
     with NothingWaits():
         return stepper.step([batch], count=1)
@@ -93,8 +92,7 @@ def test_a_step_of_many_batches_holds_a_few_of_them(tmp_path: Path, monkeypatch:
     """All batches of three steps were prepared before the first was taken."""
     prepared, seen = list[int](), list[int]()
     config = replace(CONFIG, training=replace(CONFIG.training, negative_documents=1, batches_per_step=8))
-    made = lakes.splits(train=40)
-    data = load_training_data(lakes.write_lake(tmp_path, made), "synthetic", config.reading)
+    data = load_training_data(lakes.write_lake(tmp_path, lakes.splits(train=40)), "synthetic", config.reading)
     run = start(new_model(config, data, Context()))
     run.epoch = 1
 

@@ -217,8 +217,7 @@ def test_a_start_from_random_words_is_said_in_one_line(source: str, said: list[s
     if source:
         pytest.importorskip("gensim")
     config, lines = config_of(word_vectors=source), list[str]()
-    data = load_training_data(lake, "synthetic", config.reading)
-    new_model(config, data, Context(on_progress=lines.append))
+    new_model(config, load_training_data(lake, "synthetic", config.reading), Context(on_progress=lines.append))
     assert [line.partition(",")[0] for line in lines] == said
 
 

@@ -62,8 +62,7 @@ def test_a_precision_that_nothing_reaches_is_said():
 
 def test_as_many_documents_as_are_said_to_do_prove_a_precision():
     """By other documents of the same world; some draws need more, so the estimate is held for most of them."""
-    seen = drawn(240)
-    calibration = fit_calibration(seen, dataset="d@v", split="val")
+    calibration = fit_calibration(drawn(240), dataset="d@v", split="val")
     with pytest.raises(UsageError, match=r"about (60|120|240|480) documents with known links would do"):
         calibration.threshold(0.9)
     needed = min(count for precision, count in calibration.proving if precision >= 0.9)

@@ -32,8 +32,7 @@ def test_sigmoid_is_a_logistic_regression_on_platts_targets():
 
 @pytest.mark.parametrize("are_right", [np.array([False, False, True, True]), np.ones(4, bool), np.zeros(4, bool)])
 def test_a_sigmoid_of_few_results_is_finite_and_between_0_and_1(are_right):
-    curve = fit_curve(np.array([0.1, 0.2, 0.8, 0.9]), are_right)
-    probabilities = curve.probability(np.array([-1.0, 0.5, 1.0]))
+    probabilities = fit_curve(np.array([0.1, 0.2, 0.8, 0.9]), are_right).probability(np.array([-1.0, 0.5, 1.0]))
     assert np.isfinite(probabilities).all() and (probabilities > 0).all() and (probabilities < 1).all()
 
 
@@ -96,8 +95,7 @@ def test_links_of_a_document_that_are_all_alike_are_one_observation():
     """By a bound that takes 800 links as independent, 12 of these 40 draws would be proven to reach 0.8."""
     missed = 0
     for seed in range(40):
-        numbers = np.random.default_rng(seed)
-        true = np.repeat(numbers.random(40) < 0.78, 20)
+        true = np.repeat(np.random.default_rng(seed).random(40) < 0.78, 20)
         points = precision_points(np.full(800, 0.5), true, np.repeat(np.arange(40), 20), 40)
         missed += any(point.precision >= 0.8 for point in points)
     assert missed <= 4

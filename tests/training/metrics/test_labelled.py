@@ -136,8 +136,7 @@ def test_a_threshold_is_not_found_by_labels_of_some_strata_alone() -> None:
         every, is_right, has_text = _corpus(seed)
         rows = drawn(every.strata, 200, np.random.default_rng(seed))
         rows = rows[every.strata[rows] > 0]  # of the images without a link nobody could say anything
-        labels = Labels(rows=rows, is_right=is_right[rows], has_text=has_text[rows])
-        kept = threshold_for(every, labels, 0.7)
+        kept = threshold_for(every, Labels(rows=rows, is_right=is_right[rows], has_text=has_text[rows]), 0.7)
         if kept is not None:
             wrong += is_right[every.is_linked & (every.scores >= kept.score)].mean() < 0.7
     assert wrong <= 10  # 5%

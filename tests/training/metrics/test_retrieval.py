@@ -64,8 +64,7 @@ def worked_pool():
     texts = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     angles = np.radians([10.0, 90.0, 170.0])
     images = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    pairs = np.array([[0, 0], [1, 1], [2, 2]])
-    return Pool(texts=texts, images=images, pairs=pairs, documents=np.arange(3))
+    return Pool(texts=texts, images=images, pairs=np.array([[0, 0], [1, 1], [2, 2]]), documents=np.arange(3))
 
 
 def by_name(pool, **settings):
@@ -137,8 +136,7 @@ def test_samples_have_a_deviation_and_repeat_with_their_seed():
 
 
 def test_equal_candidates_at_the_end_of_a_matrix_still_tie():
-    numbers = np.random.default_rng(2)
-    image = numbers.normal(size=17).astype(np.float32)
+    image = np.random.default_rng(2).normal(size=17).astype(np.float32)
     image /= np.linalg.norm(image)
     found = query_ranks(image[None], np.repeat(image[None], 37, axis=0), np.array([[0, 36]]))
     assert found.realistic.tolist() == [19.0]
@@ -170,8 +168,7 @@ def test_a_documents_score_is_the_mean_of_its_texts() -> None:
 
 
 def test_chance_is_what_random_vectors_score() -> None:
-    numbers = np.random.default_rng(0)
-    texts, images = numbers.normal(size=(2, 400, 30))
+    texts, images = np.random.default_rng(0).normal(size=(2, 400, 30))
     pairs = [(place, place) for place in range(400)] + [(place, (place + 1) % 400) for place in range(400)]
     found = score_pairs(pool(texts, images, pairs, list(range(400)) * 2))
     assert found is not None

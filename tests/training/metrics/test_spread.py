@@ -71,8 +71,7 @@ def test_spread_explains_what_was_made_of_it():
 
 
 def test_rank_correlation_is_scipys():
-    numbers = np.random.default_rng(6)
-    first, second = numbers.integers(5, size=(2, 30)).astype(float)
+    first, second = np.random.default_rng(6).integers(5, size=(2, 30)).astype(float)
     assert spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
     assert spearman([1.0, 2.0, 3.0], [10.0, 20.0, 25.0]) == pytest.approx(1.0)
     assert spearman([1.0, 1.0], [1.0, 2.0]) is None

@@ -107,8 +107,7 @@ def test_sub_documents_are_the_document_s_own_different_rows_and_new_at_each_ste
         assert owners.tolist() == np.repeat([0, 1], counts).tolist()
     alone = sub_documents(given, np.array([1]), MOMENT, kept_share=0.7)
     assert alone.sentence_rows.tolist() == parts.sentence_rows[6:].tolist()
-    later = DrawKey(split="training", epoch=2, step=6)
-    other = sub_documents(given, np.arange(2), later, kept_share=0.7)
+    other = sub_documents(given, np.arange(2), DrawKey(split="training", epoch=2, step=6), kept_share=0.7)
     assert other.sentence_rows.tolist() != parts.sentence_rows.tolist()
 
 

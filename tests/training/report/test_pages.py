@@ -359,8 +359,7 @@ def test_links_outside_the_document_are_refused(field):
 
 def test_no_history_no_scores_no_examples_still_make_a_page():
     bare = table(rows=(), dataset="documents", model_version=None)
-    config = TrainConfig(training=LoopConfig(select=Select.LAST))
-    page = Page(report_page(bare, config, kept_epoch=1)).words()
+    page = Page(report_page(bare, TrainConfig(training=LoopConfig(select=Select.LAST)), kept_epoch=1)).words()
     assert "No history was recorded" in page and "No scores" in page and "Left out none" in page
     assert "Example documents" not in page
 

@@ -110,8 +110,7 @@ def test_differences_are_signed():
 
 def test_the_table_has_a_row_per_number_and_survives_its_file(tmp_path):
     matrices = [np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.1, 0.9]])]
-    links = [np.array([[0, 0]]), np.array([[0, 0]])]
-    evaluation = evaluate_matrices(["a", "b"], matrices, links, where="here")
+    evaluation = evaluate_matrices(["a", "b"], matrices, [np.array([[0, 0]]), np.array([[0, 0]])], where="here")
     identity = {"model": "m", "model_version": None, "dataset": "d", "dataset_version": "v", "split": "test"}
     report = EvaluationReport(**identity, rows=(*evaluation.rows(), *ROWS))
     assert lakes.read_rows(report.write(tmp_path / "new")) == report.rows

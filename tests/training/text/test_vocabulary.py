@@ -31,8 +31,7 @@ def test_words_by_count_then_alphabet() -> None:
 
 
 def test_unknown_empty_and_long_sentences() -> None:
-    vocabulary = Vocabulary(("<pad>", "<unk>", "a", "b"))
-    words, sentences = vocabulary.encode(["A b z a", "", "b"], max_words=3)
+    words, sentences = Vocabulary(("<pad>", "<unk>", "a", "b")).encode(["A b z a", "", "b"], max_words=3)
     assert words.tolist() == [2, 3, 1, 1, 3]
     assert sentences.offsets.tolist() == [0, 3, 4, 5]
 

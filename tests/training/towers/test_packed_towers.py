@@ -221,8 +221,7 @@ def test_the_most_certain_regions_are_read() -> None:
 def test_labels_and_sentences_share_word_vectors_and_projection() -> None:
     text = transformer_tower()
     tower = region_tower(concepts=True, layers=1, most=9, text=text)
-    bank = regions([3])
-    (tower(tower.prepare(images(bank))) * torch.arange(8)).sum().backward()
+    (tower(tower.prepare(images(regions([3])))) * torch.arange(8)).sum().backward()
     assert text.embedding.weight.grad is not None and text.embedding.weight.grad[2:6].abs().sum() > 0
     assert tower.concepts is not None and tower.concepts.project is text.project
 
