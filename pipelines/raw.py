@@ -80,8 +80,7 @@ class RawStore:
         with self._lock:
             waiting = self._segments[source].entries if source in self._segments else []
             open_entries = {entry.key: entry for entry in waiting}
-            refs = self._find(packs, keys)
-            table = packs.read([ref for ref in refs if ref is not None], RAW_SCHEMA.names)
+            table = packs.read([ref for ref in self._find(packs, keys) if ref is not None], RAW_SCHEMA.names)
         stored = {row["key"]: RawEntry(**row) for row in table.to_pylist()}
         return [open_entries.get(key) or stored.get(key) for key in keys]
 

@@ -158,6 +158,5 @@ def _shown(documents: Iterable[FeaturedDocument]) -> Iterator[tuple[str, int, Fe
 
 def near_copy_rows(found: Duplicates, is_dropped: npt.NDArray[np.bool_]) -> Iterator[NearCopy]:
     """Yield the rows of the table of near copies."""
-    cosines = cosines_of(found.distances).tolist()
-    for row, cosine in zip(duplicate_rows(found, is_dropped), cosines, strict=True):
+    for row, cosine in zip(duplicate_rows(found, is_dropped), cosines_of(found.distances).tolist(), strict=True):
         yield NearCopy(row.cluster, row.document, row.position, row.image, row.nearest, cosine, row.is_dropped)

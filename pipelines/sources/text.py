@@ -173,8 +173,7 @@ def split_sentences(paragraphs: Iterable[str], *, limit: int | None = None, lang
         paragraphs = iter(paragraphs)
         beginning = list(_first(paragraphs, _DETECTED_CHARACTERS))
         language, paragraphs = found_language(" ".join(beginning)), chain(beginning, paragraphs)
-    splitter = _splitter(language.partition("-")[0])
-    found = list(islice(_sentences(paragraphs, splitter), limit))
+    found = list(islice(_sentences(paragraphs, _splitter(language.partition("-")[0])), limit))
     return SplitText(tuple(text for _, text in found), tuple(number for number, _ in found))
 
 

@@ -142,8 +142,7 @@ class Transport:
         """
         try:
             ends = time.monotonic() + _LIMITS.left_s(seconds)
-            looked_up = self._resolving.submit(self._addresses.endpoints, host, port)
-            endpoints = looked_up.result(ends - time.monotonic())
+            endpoints = self._resolving.submit(self._addresses.endpoints, host, port).result(ends - time.monotonic())
             opened = _first_open(endpoints, ends)
             opened.settimeout(max(0.001, ends - time.monotonic()))  # for the TLS handshake
         except OSError as error:

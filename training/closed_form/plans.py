@@ -133,8 +133,7 @@ def relative_places(documents: DocumentSet) -> tuple[Float64, Float64]:
     shown = _relative(images.numbers, (images.counts - 1)[images.owners])
     if documents.after_sentence is not None:
         after = documents.after_sentence
-        in_text = _relative(after - 0.5, last[images.owners]).clip(0, 1)
-        shown = np.where(after == UNKNOWN_PLACE, shown, in_text)
+        shown = np.where(after == UNKNOWN_PLACE, shown, _relative(after - 0.5, last[images.owners]).clip(0, 1))
     return _relative(numbers, last[sentences.owners]), shown
 
 

@@ -49,8 +49,7 @@ class PreparedBatch:
 def prepare_batch(model: LinkModel, split: TrainingSplit, positions: Int64, draw_key: DrawKey) -> PreparedBatch:
     """Return the documents at some positions of a split as a batch."""
     whole = split.documents(positions)
-    choice = _choose(model, whole, draw_key)
-    documents = whole.take(choice, np.arange(len(whole)))
+    documents = whole.take(_choose(model, whole, draw_key), np.arange(len(whole)))
     labels = None
     if model.relations is not None and documents.relations is not None:
         labels = label_matrix(documents.relations, model.card.relations)

@@ -68,8 +68,7 @@ def link_loss(matrix_nm: Tensor, links: Int64, *, margin: float) -> Tensor:
     unlinked_nm = matrix_nm.masked_fill(linked_nm, -torch.inf)
     own_L = matrix_nm[rows_L, columns_L]
     over_images_L = torch.relu(margin - own_L + unlinked_nm.amax(dim=1)[rows_L])
-    over_sentences_L = torch.relu(margin - own_L + unlinked_nm.amax(dim=0)[columns_L])
-    return (over_images_L + over_sentences_L).mean()
+    return (over_images_L + torch.relu(margin - own_L + unlinked_nm.amax(dim=0)[columns_L])).mean()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

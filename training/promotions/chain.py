@@ -248,5 +248,4 @@ def check_seen(registry: str, name: str, created: str, statements: Sequence[Stat
 
 
 def _folder() -> Path:
-    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return home / "multilink" / "promotions"
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "multilink" / "promotions"
