@@ -158,8 +158,7 @@ class Records:
         """Return the ascending rows that filters leave; None where there is no filter."""
         if not filters:
             return None
-        masks = (self._mask(condition) for condition in filters)
-        return np.flatnonzero(reduce(np.logical_and, masks, self.is_live))
+        return np.flatnonzero(reduce(np.logical_and, (self._mask(condition) for condition in filters), self.is_live))
 
     def number(self, filters: Filters) -> int:
         """Return how many pictures filters leave."""

@@ -9,6 +9,8 @@ reciprocal rank of 46, where words have 9 (one run).
 """
 
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
@@ -127,14 +129,19 @@ def _next_lines(settings: Settings, report: str, page: Path) -> list[str]:
         "",
         "open next",
         f"  the report            {report}",
-        "                        .venv/bin/multilink open report",
-        f"  the runs and models   .venv/bin/mlflow ui --backend-store-uri {settings.tracking_uri}",
+        f"                        {_program('multilink')} open report",
+        f"  the runs and models   {_program('mlflow')} ui --backend-store-uri {settings.tracking_uri}",
         "                        then http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning",
         f"  the linked documents  {page}",
-        "  the pages             .venv/bin/multilink pages",
+        f"  the pages             {_program('multilink')} pages",
         "                        then http://127.0.0.1:8090/links",
-        "  a newsroom            .venv/bin/multilink demo --news",
+        f"  a newsroom            {_program('multilink')} demo --news",
     ]
+
+
+def _program(name: str) -> str:
+    """Return a program of this environment as it can be typed in this folder."""
+    return os.path.relpath(Path(sys.executable).with_name(name))
 
 
 def _link(settings: Settings, reference: str, model: str, folder: Path, *, started: Processes, say: Say) -> Path:
@@ -239,7 +246,7 @@ def newsroom(home: Path, *, workers: int, say: Say) -> Iterator[tuple[list[str],
             *score_lines(replace(report, rows=tuple(row for row in report.rows if row.group.startswith("role=all,")))),
             "",
             "open next",
-            "  the newsroom          .venv/bin/multilink pages",
+            f"  the newsroom          {_program('multilink')} pages",
             "                        then http://127.0.0.1:8090: open an article of the data set, or paste one",
         ],
         {

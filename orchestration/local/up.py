@@ -167,8 +167,7 @@ def write_dagster_home(workspace: Path, ports: Ports) -> Path:
 
 def mlflow_page(settings: Settings, ports: Ports) -> str:
     """Return where MLflow's page is: as in the settings, else on the server they name, or on the one started here."""
-    own = settings.tracking_uri if _has_server(settings) else f"http://{HOST}:{ports.mlflow}"
-    return settings.mlflow_page or own
+    return settings.mlflow_page or (settings.tracking_uri if _has_server(settings) else f"http://{HOST}:{ports.mlflow}")
 
 
 def make_services(home: Path, settings: Settings, ports: Ports) -> list[Service]:
