@@ -198,8 +198,21 @@ def file_errors(address: str) -> Iterator[None]:
         raise BrokenInputError(f"{name}: cannot be read on: {error}", name) from error
 
 
+def is_cached(path: str) -> bool:
+    """Return whether a path of this machine is a link to a file of the same repository in Hugging Face's cache.
+
+    ::
+
+        datasets--OWNER--NAME/snapshots/REVISION/data/train.parquet -> ../../../blobs/DIGEST
+    """
+    repository, is_inside, _ = os.path.abspath(path).partition("/snapshots/")  # noqa: PTH100
+    return bool(is_inside) and os.path.realpath(path).startswith(f"{os.path.realpath(repository)}/blobs/")
+
+
 def tree_files(root: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
     """Yield the path of each file of a folder or an archive, relative to it, and what opens it now.
+
+    Links go unseen, but those of a cache (`is_cached`).
 
     Raises:
         BrokenInputError: the rest of an archive cannot be read.
@@ -215,7 +228,7 @@ def tree_files(root: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
     for folder, subfolders, names in os.walk(root):
         subfolders.sort()
         for path in (Path(folder) / name for name in sorted(names)):
-            if path.is_file() and not path.is_symlink():
+            if path.is_file() and (not path.is_symlink() or is_cached(str(path))):
                 yield path.relative_to(root).as_posix(), partial(open_uri, str(path))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import PurePosixPath
 
-from pipelines.files import ABSENT, DAMAGE, INSIDE, MAX_FILE_BYTES, is_archive, is_zip, open_uri, tar_members
+from pipelines.files import ABSENT, DAMAGE, INSIDE, MAX_FILE_BYTES, is_archive, is_cached, is_zip, open_uri, tar_members
 from schemas.failures import Reason, Rejection, is_about_machine
 from schemas.messages import ConfigError
 
@@ -117,7 +117,7 @@ def _inside(name: str) -> str:
 
 
 def path_below(root: str, name: str, extensions: Sequence[str] = ()) -> str:
-    """Return the path, or the URI, of the regular file that a name leads to below a folder, links followed.
+    """Return the path, or the URI, of the regular file that a name leads to below a folder, or in a cache's `blobs`.
 
     Raises:
         FileRejected: NOT_FOUND, or FORBIDDEN: it is outside the folder.
@@ -126,11 +126,12 @@ def path_below(root: str, name: str, extensions: Sequence[str] = ()) -> str:
         return f"{root.rstrip('/')}/{_inside(name)}"
     base = os.path.realpath(root)
     for spelling in _spellings(name, extensions):
-        path = os.path.realpath(os.path.join(base, spelling))  # noqa: PTH118
-        if not path.startswith(os.path.join(base, "")):  # noqa: PTH118
+        named = os.path.join(base, spelling)  # noqa: PTH118
+        path = os.path.realpath(named)
+        if not path.startswith(os.path.join(base, "")) and not is_cached(named):  # noqa: PTH118
             raise _outside(name)
         if os.path.isfile(path):  # noqa: PTH113
-            return path
+            return named  # a link's target may lack the ending that tells what it is
     raise _absent(name)
 
 

@@ -215,8 +215,7 @@ class ImagesConfig(Settings):
     @property
     def of_copies(self) -> dict[str, Any]:
         """Return the settings that decide what a copy is."""
-        names = ("max_pixels", "min_side_px", "allow_animated", "jpeg_quality")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("max_pixels", "min_side_px", "allow_animated", "jpeg_quality")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

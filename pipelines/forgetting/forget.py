@@ -167,8 +167,7 @@ def _remove_unfinished(lake: Lake) -> None:
     for kind in ("datasets", "retrievals", "links", "indexes"):
         top = lake.root.child(kind)
         for name in top.names():
-            there = {LATEST, *lake.versions(name)}
-            for version in set(top.child(name).names()) - there:
+            for version in set(top.child(name).names()) - {LATEST, *lake.versions(name)}:
                 top.child(name, version).remove()
     lake.builds.child(DRAFTS).remove()
     recover(lake.raw)

@@ -48,8 +48,7 @@ class Survey:
     def moves(self, config: SplitsConfig) -> dict[str, Split]:
         """Return the documents that leave the largest split so that no wanted split is empty."""
         counts, moved = dict.fromkeys(Split, 0) | dict(self.counts), dict[str, Split]()
-        shares = {Split.TRAIN: 1.0, Split.TEST: config.test, Split.VAL: config.val}
-        for empty, share in shares.items():
+        for empty, share in {Split.TRAIN: 1.0, Split.TEST: config.test, Split.VAL: config.val}.items():
             donor = max(Split, key=counts.__getitem__)
             if share > 0 and counts[empty] == 0 and counts[donor] > 1 and not self.has_given:
                 moved[next(document for _, document in self.first[donor] if document not in moved)] = empty

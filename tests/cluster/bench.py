@@ -70,8 +70,7 @@ class Bench:
 
     def kill(self, name: str, signal_number: int = 9) -> None:
         """Kill a service with all its processes."""
-        keeper = self.cluster.supervisor_of(name)
-        os.killpg(keeper.pid(name), signal_number)
+        os.killpg(self.cluster.supervisor_of(name).pid(name), signal_number)
 
     def is_up(self, name: str) -> bool:
         """Return whether a service runs: one that was killed is started again within seconds."""

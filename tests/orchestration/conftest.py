@@ -32,7 +32,6 @@ def within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     be_quiet({})
 
     def run_here(*arguments: str | Path) -> Outcome:
-        status = run([str(each) for each in arguments])
-        return Outcome(status, *capsys.readouterr())
+        return Outcome(run([str(each) for each in arguments]), *capsys.readouterr())
 
     return run_here

@@ -119,8 +119,7 @@ def test_from_documents_to_links(within: Run, tmp_path: Path) -> None:
     other = within("build", "documents", *settings, "--set", "splits.seed=1", "--lake", "lake", "--json")
     assert "config.splits.seed: 0 -> 1" in within("datasets", "diff", reference, "documents", "--lake", "lake").out
 
-    model = check_training(within, tmp_path, reference)
-    check_links_of_a_file(within, tmp_path, source, model)
+    check_links_of_a_file(within, tmp_path, source, check_training(within, tmp_path, reference))
     part = Path(other.json["path"]) / "documents" / "train" / "part-00000-of-00001.parquet"
     part.write_bytes(part.read_bytes()[:-1] + b"?")
     verified = within("datasets", "verify", "documents", "--deep", "--lake", "lake", "--json")

@@ -139,8 +139,7 @@ def test_the_links_of_a_data_set_of_a_file_and_over_http_are_the_same(name: str,
 
 
 def test_links_have_relations(lake: Lake) -> None:
-    config = CONFIGURATIONS["hessel-2019"]
-    model = model_of(config, lake)
+    model = model_of(CONFIGURATIONS["hessel-2019"], lake)
     torch.manual_seed(1)
     model = LinkModel(replace(model.card, relations=("story", "visible")), model.vocabulary).eval()
     with torch.no_grad():
@@ -158,15 +157,13 @@ def test_links_have_relations(lake: Lake) -> None:
             expected = zip(("story", "visible"), crossed[link.sentence, link.image], strict=True)
             assert probabilities == pytest.approx(dict(expected), abs=1e-5)
     with TestClient(make_app(Linker(model=model, uri="m"))) as client:
-        example = client.get("/example").json()
-        [answer] = client.post("/invocations", json=example).json()["predictions"]
+        [answer] = client.post("/invocations", json=client.get("/example").json()).json()["predictions"]
     assert all(set(link["relations"]) == {"story", "visible"} for link in answer["links"])
 
 
 def test_a_caption_models_links_name_the_captions_sentence(lake: Lake) -> None:
     """With roles headline, lead, caption, body a caption is sentence 2; it used to be written as 0."""
-    config = replace(CONFIGURATIONS["hessel-2019"], data=DataConfig(roles=("caption",)))
-    model = model_of(config, lake)
+    model = model_of(replace(CONFIGURATIONS["hessel-2019"], data=DataConfig(roles=("caption",))), lake)
     linker = Linker(model=model, uri="m")
     documents = {each.id: each for each in given(lake, model)}
     found = [each for each in linker.link_given(documents.values()) if isinstance(each, LinkedDocument)]

@@ -139,8 +139,7 @@ def test_named_columns_are_scored_as_they_are(client: mlflow.MlflowClient, train
     model.card = replace(model.card, data=replace(model.card.data, image_dimensions=12))
     LinkModel(model.card, None).save(tmp_path / "fitting")
     config = EvaluateConfig(sentence_features="text-test", image_features="image-test")
-    summary = evaluated(client, lake, str(tmp_path / "fitting"), config)
-    found = summary.means("joint-embeddings")["auc"]
+    found = evaluated(client, lake, str(tmp_path / "fitting"), config).means("joint-embeddings")["auc"]
     assert found.note == "zero-shot, text-test and image-test"
     manifest, folder = read_manifest(lake, "synthetic")
     documents = read_split(manifest, folder, "test", Columns(images="auto", sentences="text-test", links=True))

@@ -291,8 +291,7 @@ def test_a_policy_may_name_groups_in_none_of_which_a_candidate_may_fall_back(
         rivals={"champion": _scores(champion)},
         groups={By.LANGUAGE: languages},
     )
-    policy = Policy(groups=(Groups(by=By.LANGUAGE),), margin=margin)
-    decision = decide(contest, policy)
+    decision = decide(contest, Policy(groups=(Groups(by=By.LANGUAGE),), margin=margin))
     checks = {name: check for name, check in _checks(decision).items() if name.startswith("group")}
     assert {*checks} == {f"group language={name}, champion" for name in ("de", "en")}
     assert [name for name in ("de", "en") if not checks[f"group language={name}, champion"].is_passed] == unmet

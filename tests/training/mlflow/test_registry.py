@@ -247,10 +247,8 @@ def test_a_fine_tuned_model_loads_in_the_environment_that_it_names(client: mlflo
         text=text_tower("gru", word_dimensions=4),
         image=image_tower("fine-tuned", cnn="mobilenetv3_small_050"),
     )
-    model = lakes.untrained(config, lake, ["thing"])
-    model.save(tmp_path / "model")
-    experiment = client.create_experiment("e", (tmp_path / "mlartifacts").as_uri())
-    run = client.create_run(experiment)
+    lakes.untrained(config, lake, ["thing"]).save(tmp_path / "model")
+    run = client.create_run(client.create_experiment("e", (tmp_path / "mlartifacts").as_uri()))
     version = register(client, tmp_path / "model", name="linker", run_id=run.info.run_id, tags={})
 
     stored = mlflow.pyfunc.get_model_dependencies(version.uri)

@@ -216,8 +216,7 @@ def test_a_resumed_run_keeps_its_settings(
     go = partial(tracked_training.run_train, lake=registry_lake.root.uri, tracking=client.tracking_uri, say=print)
     with pytest.raises(KeyboardInterrupt):
         go(dataset="synthetic", recipe="tiny", overrides=["training.epochs=10"])
-    experiment = client.get_experiment_by_name("multilink-synthetic")
-    (run,) = client.search_runs([experiment.experiment_id])
+    (run,) = client.search_runs([client.get_experiment_by_name("multilink-synthetic").experiment_id])
     with pytest.raises(UsageError, match="expected no --dataset, --recipe and --set"):
         go(resume=run.info.run_id, overrides=["training.epochs=20"])
     with pytest.raises(KeyboardInterrupt):

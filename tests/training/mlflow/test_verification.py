@@ -437,8 +437,7 @@ def test_no_way_into_a_model_leads_past_its_statements(signing: Workspace, monke
 
 def _picture_of(lake: Lake) -> str:
     """Return the hash of a picture of the data set."""
-    columns = read_split(*read_manifest(lake, "synthetic"), Split.TEST, Columns(images="auto"))
-    return columns.image_hashes[0]
+    return read_split(*read_manifest(lake, "synthetic"), Split.TEST, Columns(images="auto")).image_hashes[0]
 
 
 def _loaded_without_note(workspace: Workspace, version: str) -> mlflow.pyfunc.PyFuncModel:

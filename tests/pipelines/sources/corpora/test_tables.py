@@ -467,3 +467,17 @@ def test_a_column_that_is_read_is_there_once(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"url,text,id,other,{name}\nhttps://h.example/0.jpg,A.,1,B.,C.\n")
     drafts, failures, _ = read(tmp_path, "tables")
     assert (len(drafts), failures) == ((1, []) if name == "other" else (0, ["a.csv broken-record"]))
+
+
+def test_shards_in_the_cache_of_hugging_face_are_links(tmp_path: Path) -> None:
+    cached = tmp_path / "hub" / "datasets--owner--name"
+    data = cached / "snapshots" / "1a2b" / "data"
+    for folder in (cached / "blobs", data):
+        folder.mkdir(parents=True)
+    pq.write_table(pa.table({"image": [picture(7)], "caption": ["One."]}), cached / "blobs" / "c0ffee")
+    (data / "train-00000-of-00001.parquet").symlink_to("../../../blobs/c0ffee")
+    (tmp_path / "secret.parquet").write_bytes(b"")
+    (data / "other.parquet").symlink_to(tmp_path / "secret.parquet")  # leads out of the repository
+    for address in (data.parent, data / "train-00000-of-00001.parquet"):
+        (draft,), failures, root = read(address, "hf")
+        assert (bytes_of(draft, root), failures) == ([picture(7)], [])
