@@ -318,7 +318,8 @@ def test_a_worker_tells_no_warning_of_pytorch_that_nobody_can_heed(tmp_path: Pat
         module = torch.nn.Linear(2, 1)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            TorchDistributed().summed(module)(torch.ones(1, 2)).sum().backward()
+            wrapped = TorchDistributed().summed(module)
+            wrapped(torch.ones(1, 2)).sum().backward()
     finally:
         dist.destroy_process_group()
     assert [str(each.message) for each in told] == []
