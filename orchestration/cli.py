@@ -70,17 +70,14 @@ _OF_PATHS = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
 }
-_OF_OTHER_TOOLS = {
+_OF_OTHER_TOOLS = {  # that train: what an option of theirs is here
     **dict.fromkeys(("--device", "--cuda", "--gpu", "--gpus"), "--set training.device=cuda; auto by default"),
     **dict.fromkeys(("--num-workers", "--nproc", "--jobs"), "--workers"),
     **dict.fromkeys(("--lr", "--learning-rate"), "--set training.learning_rate=0.001"),
     "--batch-size": "--set training.negative_documents=31, the documents beside one's own",
     "--config": "--recipe NAME, and --set KEY=VALUE",
-    "--data": "--dataset",
     "--epochs": "--set training.epochs=10",
-    "--out": "--output",
     "--seed": "--set training.seed=1",
-    "--threshold": "--precision 0.9",
 }
 _SUMMARISED = threading.Event()  # standard output has a summary
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
@@ -231,7 +228,7 @@ def _explained(problem: BaseException, arguments: Sequence[str]) -> tuple[str | 
         return str(problem), problem.exit_status
     if isinstance(problem, typer.TyperException):
         message, option = problem.format_message(), getattr(problem, "option_name", "")
-        if option in _OF_OTHER_TOOLS:
+        if option in _OF_OTHER_TOOLS and not {"train", "sweep"}.isdisjoint(arguments):
             message = f"No such option: {option}; here it is {_OF_OTHER_TOOLS[option]}"
         is_of_lake = message.startswith("Missing option '--lake'")
         hint = f" Name it, or call the command in a folder with a {FILE}; demo and up write one." if is_of_lake else ""

@@ -48,6 +48,7 @@ Run = Callable[..., Any]
         (["datasets", "show", "diy", "--lake", "lake"], "no folder is there"),
         (["train", "--lake", "lake"], "--dataset: expected NAME"),
         (["train", "--lake", "lake", "--device", "cuda"], "--device; here it is --set training.device=cuda"),
+        (["build", "diy", "--lake", "lake", "--seed", "3"], "No such option: --seed (Possible"),
         (["train", "--lake", "lake", "--batch-size", "8"], "here it is --set training.negative_documents="),
         (["train"], "'MULTILINK_LAKE'). Name it, or call the command in a folder with a multilink.toml"),
         (

@@ -13,7 +13,7 @@ import re
 import shlex
 import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -65,11 +65,14 @@ def is_missing(uri: str) -> bool:
 
 
 def stored_names(uri: str) -> list[str]:
-    """Return the names of the registered models of a database; none of a server, which takes seconds to ask."""
-    if not uri.startswith(SQLITE) or is_missing(uri):
-        return []
-    with closing(sqlite3.connect(f"file:{quote(database_file(uri))}?mode=ro", uri=True)) as database:
-        return [name for (name,) in database.execute("SELECT name FROM registered_models ORDER BY name")]
+    """Return the names of the registered models of a database; none of what is none, nor of a server, which is slow."""
+    if uri.startswith(SQLITE):
+        with (
+            suppress(sqlite3.Error),
+            closing(sqlite3.connect(f"{Path(database_file(uri)).as_uri()}?mode=ro", uri=True)) as database,
+        ):
+            return [name for (name,) in database.execute("SELECT name FROM registered_models ORDER BY name")]
+    return []
 
 
 def registered_name(uri: str) -> tuple[str, str] | None:

@@ -204,7 +204,7 @@ class DocumentsSource(Source):
             below = ".." if on_web(self.images) or is_archive(self.images) else os.path.relpath(found.root, self.images)
             is_inside = below.split("/")[0] != ".."
             has = (lambda _: True) if on_web(self.images) else OwnFiles(self.images).has
-            within = None if not is_inside else below.removeprefix("." if below == "." else "")
+            within = ("" if below == "." else below) if is_inside else None
             url = self.images if on_web(self.images) and self.images.endswith("/") else ""
             place = replace(place, root=self.images, below=within, has=has, by_last_name={}, url=url)
         return _each_id_once(_outcomes(found, place, bool(self.images)))

@@ -13,6 +13,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from orchestration.cli import TREE, app, help_line, where_is
+from training.mlflow.stored import stored_names
 
 COMMANDS = Path(__file__).parents[3] / "orchestration" / "commands"
 HEAVY = ("apache_beam", "dagster", "faiss", "jinja2", "matplotlib", "mlflow", "pandas", "PIL", "ray", "requests")
@@ -127,10 +128,10 @@ def test_linking_by_class_names_needs_no_mlflow() -> None:
 def test_values_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "datasets" / "diy" / "1a2b").mkdir(parents=True)
     (tmp_path / "datasets" / "diy" / "1a2b" / "manifest.json").touch()
-    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+    assert stored_names(f"sqlite:///{tmp_path}/none.db") == stored_names(f"sqlite:///{__file__}") == []
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database, database:
         database.execute("CREATE TABLE registered_models (name TEXT)")
         database.execute("INSERT INTO registered_models VALUES ('multilink-diy-ap')")
-        database.commit()
     monkeypatch.setenv("MULTILINK_LAKE", str(tmp_path))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     for words, found in (
